@@ -1,4 +1,4 @@
-//! Who may ask: holders of a certificate of the authority, or of a key.
+//! Admission of clients: holders of a certificate of the authority, or of a key.
 //!
 //! | `[tls]` | `http.keys_file` | who is answered |
 //! | --- | --- | --- |
@@ -7,7 +7,7 @@
 //! | yes | no | who shows a certificate; others get no connection |
 //! | yes | yes | who shows either; a client whose certificate is refused is refused even with a key |
 //!
-//! `/v2/health/live` and `/v2/health/ready` answer everybody who gets a connection.
+//! `/v2/health/live`, `/v2/health/ready` and `/openapi.json` answer everybody who gets a connection.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -108,7 +108,7 @@ impl Admission {
 }
 
 impl Keys {
-    /// Whether a key is among these. The time taken does not tell how much of a wrong key is right.
+    /// True if `shown` is one of the keys. The time taken does not tell how much of a wrong key is right.
     fn contain(&self, shown: &str) -> bool {
         let is_equal = |key: &String| {
             let differences = key.bytes().zip(shown.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));

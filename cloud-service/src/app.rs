@@ -19,7 +19,7 @@ use crate::metadata;
 use crate::refusal::{Refusal, clipped};
 use crate::state::{CloudState, ModelName};
 
-/// Largest body of a request for the index of the repository.
+/// Largest body in bytes of a request for the index of the repository.
 const MAX_INDEX_BYTES: usize = 1024;
 
 /// The service as a router, from request to answer.
@@ -59,7 +59,7 @@ async fn server() -> Response {
     json_answer(&metadata::server())
 }
 
-/// Answers 503 while a model thread hangs, and for good once one has failed: only a new process helps then.
+/// Answers 503 while a model thread hangs, and for good once a model thread has failed: only a new process helps then.
 async fn live(State(state): State<CloudState>) -> Result<Response, Refusal> {
     available(state.shared.healths.is_live(), &json!({ "live": true }), "the model has failed")
 }
@@ -110,7 +110,7 @@ async fn repository_index(State(state): State<CloudState>, request: Request) -> 
     Ok(json_answer(&shared.index(only_ready)))
 }
 
-/// The page that describes this interface.
+/// The description of the service's endpoints.
 async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], include_str!("../openapi.json")).into_response()
 }

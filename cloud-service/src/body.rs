@@ -19,8 +19,8 @@ use crate::refusal::{Refusal, clipped};
 /// HTTP's header of a body's encoding.
 pub(crate) const CONTENT_ENCODING: &str = "content-encoding";
 
-/// Reads at most `limit` bytes, until `until`; refuses a body whose announced length is larger without reading. A call of the router has no
-/// connection.
+/// Reads at most `limit` bytes, until `until`; refuses a body whose announced length is larger without reading. A request that was given to
+/// the router without a socket has no [`RequestConnection`].
 pub(crate) async fn read(request: Request, limit: usize, until: Instant) -> Result<Bytes, Refusal> {
     let (parts, body) = request.into_parts();
     let announced = body.size_hint().lower();
@@ -32,14 +32,14 @@ pub(crate) async fn read(request: Request, limit: usize, until: Instant) -> Resu
         Some(connection) => connection.while_reading(reading).await?,
         None => reading.await?,
     };
-    // Any other error than that of the limit is a broken connection.
+    // Any error other than the limit's is a broken connection.
     read.map_err(|error| match error.into_inner().is::<LengthLimitError>() {
         true => oversize(limit, "more"),
         false => Refusal::new(Fault::Malformed, "body: ended early"),
     })
 }
 
-/// The result of `reading`, if it is there until `until`; a refusal says what is late.
+/// The result of `reading`, or a refusal that names `what` if the result is not there at `until`.
 pub(crate) async fn in_time<T>(
     what: &str,
     until: Instant,
@@ -51,7 +51,7 @@ pub(crate) async fn in_time<T>(
     timeout_at(until, reading).await.map_err(late)
 }
 
-/// The body without the encoding that the header of that name says, at most `limit` bytes long.
+/// The body without the encoding that the header `name` says; a body of more than `limit` bytes after decoding is refused.
 pub(crate) fn decoded(body: Bytes, headers: &HeaderMap, name: &str, limit: usize) -> Result<Bytes, Refusal> {
     let encodings = headers.get_all(name).iter();
     let encodings: Vec<_> = encodings.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();

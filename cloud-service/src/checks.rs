@@ -11,7 +11,8 @@ use crate::engine;
 use crate::settings::{CloudConfig, CloudSettings, EngineChoice};
 
 impl CloudSettings {
-    /// Checks the files that the settings name, and everything that the start would refuse. Also returns the networks that were opened.
+    /// Checks the files that the settings name, the engine and the sections. Returns the findings, and the networks; `None` if these cannot
+    /// be opened.
     pub fn checks(&self) -> (Vec<Finding>, Option<Networks>) {
         let security = &self.service.security;
         let files = [("bundle", Some(&self.bundle)), ("next_bundle", self.next_bundle.as_ref())];

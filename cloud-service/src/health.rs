@@ -19,7 +19,7 @@ pub(crate) enum Health {
     Failed(String),
 }
 
-/// Health of the service: the health of all model threads, and whether the service is stopping.
+/// Health of the service: the health of all model threads, and a flag that turns true when the service stops.
 #[derive(Clone, Debug)]
 pub(crate) struct Healths {
     pub(crate) threads: PerNetwork<watch::Receiver<Health>>,
@@ -28,12 +28,12 @@ pub(crate) struct Healths {
 }
 
 impl Healths {
-    /// Whether every thread answers and the service is not stopping.
+    /// True if every thread has loaded its section, has not ended and does not hang, and the service is not stopping.
     pub(crate) fn is_ready(&self) -> bool {
         self.unready_reason().is_none()
     }
 
-    /// Whether no thread has failed, and none hangs.
+    /// True if no thread has failed, and none hangs.
     pub(crate) fn is_live(&self) -> bool {
         self.liveness() == Liveness::Live
     }
@@ -51,7 +51,7 @@ impl Healths {
         }
     }
 
-    /// Why the service takes no requests now; `None` while it takes them.
+    /// Reason why the service is not ready; `None` while it is ready. A service that is stopping is not ready, and still answers requests.
     pub(crate) fn unready_reason(&self) -> Option<String> {
         if *self.is_stopping.borrow() {
             return Some("the service stops".into());
@@ -60,6 +60,7 @@ impl Healths {
         let waiting = self.threads.iter().find(|(_, health)| is_waiting(&health.borrow()));
         waiting
             .map(|(generation, _)| format!("the model of the {} network does not answer", generation.name()))
+            .or_else(|| self.work_loops.hanging())
     }
 
     /// Waits until every section is loaded.
@@ -106,4 +107,28 @@ async fn failure(mut health: watch::Receiver<Health>) -> String {
         return reason.clone();
     }
     pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_service_whose_model_hangs_is_not_ready() {
+        let (_thread, health) = watch::channel(Health::Ready);
+        let (_service, is_stopping) = watch::channel(false);
+        let work_loops = WorkLoops::with_limit(Duration::ZERO);
+        let model = work_loops.add("model");
+        let threads = PerNetwork { current: health, next: None };
+        let healths = Healths { threads, is_stopping, work_loops };
+        assert!(healths.is_ready());
+        model.begin_round();
+        std::thread::sleep(Duration::from_millis(2));
+        let reason = healths.unready_reason().unwrap();
+        assert!(reason.starts_with("model has not come to the end") && !healths.is_live(), "{reason}");
+        model.end_round();
+        assert!(healths.is_ready());
+    }
 }

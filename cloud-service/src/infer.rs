@@ -70,12 +70,12 @@ pub(crate) async fn counted<T>(
     answered
 }
 
-/// An inference request as a body of the HTTP interface, whichever way it came.
+/// An inference request as a body of the HTTP interface, also if it came over gRPC.
 pub(crate) struct Question<'a> {
     /// Address of the client, for the log.
     pub(crate) client: Option<IpAddr>,
     pub(crate) body: &'a [u8],
-    /// Length of the JSON part; `None` where the whole body is JSON.
+    /// Length of the JSON part in bytes; `None` if the whole body is JSON.
     pub(crate) head_bytes: Option<usize>,
     pub(crate) arrived: Instant,
     /// Longest time for the answer; the request may name a shorter one.

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         return print_checked(&loaded, &settings.checks().0);
     }
     let served = runtime.block_on(serve(settings, reloads));
-    // Dropping the runtime would wait for a thread that reads, for ever if the file system hangs.
+    // Dropping the runtime would wait for a blocking thread that reads a file; if the file system hangs, that wait would not end.
     runtime.shutdown_background();
     match served {
         Ok(()) => ExitCode::SUCCESS,

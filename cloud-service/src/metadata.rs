@@ -41,7 +41,7 @@ impl Shared {
         })
     }
 
-    /// The models as a repository lists them; `only_ready` leaves out those that are not ready.
+    /// The list of models of a repository, which has the one model; with `only_ready`, the list is empty while the model is not ready.
     pub(crate) fn index(&self, only_ready: bool) -> Value {
         let (state, reason) = match self.healths.is_ready() {
             true => ("READY", ""),
@@ -52,7 +52,7 @@ impl Shared {
     }
 
     /// Work of the model since the start, of both networks together: samples, batches, and times of requests and of batches in the model.
-    /// Input and output take no time that is counted. Clients of Triton expect `batch_stats`.
+    /// The times of input and output are not measured, and are 0. Clients of Triton expect `batch_stats`.
     pub(crate) fn model_statistics(&self) -> Value {
         let report = self.metrics.report();
         let (all, refused) = (&report.request_durations, &report.refused_durations);

@@ -24,7 +24,7 @@ report! {
         );
         requests: BTreeMap<&'static str, u64> = counters(
             "headwater_cloud_requests_total",
-            "Inference requests by the code of their answer; ok for logits.",
+            "Inference requests, and refused ones of every endpoint, by the code of their answer; ok for logits.",
             "code"
         ).from_zero(&[OK]);
         body_received_bytes: u64 = counter(
@@ -41,7 +41,7 @@ report! {
         ) => |durations| *durations;
         /// Durations of the refused requests; `request_durations` has these too.
         refused_durations: DurationCounts;
-        /// Of each network's model.
+        /// Counts of each network's model.
         models: BTreeMap<NetworkId, ModelCounts>;
     }
 }
@@ -85,7 +85,8 @@ impl CloudReport {
         self.requests.get(OK).copied().unwrap_or(0)
     }
 
-    /// Inference requests answered with an error, by its code.
+    /// Requests answered with an error, by code: inference requests, requests of any endpoint from clients that are not admitted, and calls
+    /// of unknown gRPC methods.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.requests.iter().map(|(code, count)| (*code, *count)).filter(|(code, _)| *code != OK)
     }

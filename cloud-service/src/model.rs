@@ -82,7 +82,7 @@ fn serve(
         }
         match runner.run(entries) {
             Ok(logits) => answer(entries, &logits),
-            // One entry must not fail the others: each entry is run again alone.
+            // One entry must not fail the other entries: each entry is run again alone.
             Err(_) if entries.len() > 1 => {
                 for entry in entries.drain(..) {
                     let result = runner.run(std::slice::from_ref(&entry));

@@ -41,7 +41,7 @@ impl ModelQueue {
         (Self { permits, sender, max_requests }, Batcher { queue, max_batch, carried: None })
     }
 
-    /// Requests that wait or run now.
+    /// Number of requests that wait or run now.
     pub(crate) fn waiting(&self) -> usize {
         self.max_requests.saturating_sub(self.permits.available_permits())
     }

@@ -11,7 +11,7 @@ use tracing::warn;
 /// Time between two lines in the log about the same client and reason.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Most pairs of client and reason that are remembered. While each of them had a line in the last minute, further pairs get no line.
+/// Most pairs of client and reason that are remembered. If all of these had a line in the last minute, a further pair gets no line.
 const MAX_CLIENTS: usize = 256;
 
 /// Time of the last line in the log about each client and reason.
@@ -22,7 +22,7 @@ pub(crate) struct RefusedClients {
 }
 
 impl RefusedClients {
-    /// Logs a request for another network than those that are served.
+    /// Logs a request for a network that the service does not serve.
     pub(crate) fn log_network(&self, client: IpAddr, asked: NetworkId, served: &str) {
         let asked = asked.short();
         if self.is_time(client, &asked, Instant::now()) {
@@ -33,7 +33,7 @@ impl RefusedClients {
         }
     }
 
-    /// Logs a request of a client that is not admitted. `holder` is the holder of its certificate; empty if the client showed none.
+    /// Logs a request of a client that is not admitted. `holder` is the holder of the client's certificate; empty if the client showed none.
     pub(crate) fn log_unauthorized(&self, client: IpAddr, holder: &str, reason: &str) {
         if self.is_time(client, holder, Instant::now()) {
             warn!(%client, holder, reason, "a client is not admitted");

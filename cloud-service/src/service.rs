@@ -128,7 +128,7 @@ impl CloudService {
         self.admin.as_ref().map(AdminServer::address)
     }
 
-    /// Work of the service so far.
+    /// Counts of the service since it started.
     pub fn report(&self) -> CloudReport {
         self.metrics.report()
     }
@@ -164,7 +164,7 @@ impl CloudSettings {
         Networks::open(&self.bundle, self.next_bundle.as_deref(), trust.as_ref())
     }
 
-    /// Writes the release number of a signed bundle that the service runs into the `release_file`, so that older releases are refused.
+    /// Writes the release number of the current bundle, if it is signed, into the `release_file`, so that older releases are refused.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -190,7 +190,7 @@ async fn serve_http(
     serve(listener, service, limits, closed, stopped).await;
 }
 
-/// Serves gRPC likewise.
+/// Serves gRPC until `stopped` ends. Dropping the future cuts every connection at once.
 #[cfg(feature = "grpc")]
 async fn serve_grpc(
     listener: HttpListener,
@@ -208,7 +208,7 @@ async fn serve_grpc(
     headwater_transport::serve_grpc(listener, service, limits, closed, stopped).await;
 }
 
-/// No gRPC: the check of the settings refuses an address.
+/// Does nothing: in a build without gRPC, the check of the settings refuses `grpc.listen`.
 #[cfg(not(feature = "grpc"))]
 async fn serve_grpc(_: HttpListener, _: CloudState, _: ServerLimits, _: impl Future<Output = ()>) {}
 

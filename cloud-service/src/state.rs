@@ -59,14 +59,12 @@ pub(crate) const VERSION: &str = "1";
 /// The model of a path, if the path can be read.
 pub(crate) type ModelName = Result<Path<ModelPath>, PathRejection>;
 
-/// Metric of the readiness.
 const READY: [ReportMetric<bool>; 1] = [ReportMetric::gauge(
     "headwater_cloud_ready",
     "1 while every model thread answers and the service is not stopping.",
     |&is_ready| is_ready.into(),
 )];
 
-/// Metrics of the service's certificate.
 const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!(
     "headwater_cloud_certificate_expiry_timestamp_seconds",
     "headwater_cloud_certificate_reload_failed"
@@ -76,7 +74,8 @@ impl CloudState {
     /// Starts a model thread for each network, and waits until their sections are loaded.
     ///
     /// # Errors
-    /// [`CloudError::Config`] for files of the identity that cannot be used, [`CloudError::Model`] when a section does not load.
+    /// [`CloudError::Config`] for a certificate or a file of keys that cannot be used, [`CloudError::Model`] when a section does not load or
+    /// a model thread does not start.
     pub async fn start(
         config: &CloudConfig,
         networks: impl Into<Networks>,
@@ -117,14 +116,14 @@ impl CloudState {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Work of the service so far.
+    /// Counts of the service since it started.
     pub fn report(&self) -> CloudReport {
         self.shared.metrics.report()
     }
 }
 
 impl Shared {
-    /// Checks that a client is admitted; counts and logs one that is not.
+    /// Checks that a client is admitted; counts and logs a refusal.
     ///
     /// # Errors
     /// [`Fault::Unauthorized`].
@@ -144,10 +143,11 @@ impl Shared {
         })
     }
 
-    /// Checks that the name in a path is the model's. A name that is not UTF-8 gets an answer of the error table too.
+    /// Checks that a path has the model's name, and the model's version if the path names a version. A name that is not UTF-8 is refused by
+    /// the error table too.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] for any other name than the model's.
+    /// [`Fault::NotFound`] for another name or version.
     pub(crate) fn check_model(&self, name: ModelName) -> Result<(), Refusal> {
         let Ok(Path(ModelPath { model, version })) = name else {
             let why = "the model's name: expected percent-encoded UTF-8, found something else";
@@ -159,7 +159,7 @@ impl Shared {
     /// Checks a model's name and version.
     ///
     /// # Errors
-    /// [`Fault::NotFound`] for any others than the model's.
+    /// [`Fault::NotFound`] for another name or version.
     pub(crate) fn check_model_version(&self, model: &str, version: &str) -> Result<(), Refusal> {
         let why = if model != self.model_name {
             format!("no model {:?}: this service has {:?}", clipped(model), self.model_name)

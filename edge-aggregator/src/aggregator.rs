@@ -1,4 +1,4 @@
-//! All groups of one process, and what they share.
+//! The groups of one process, and the parts that all groups share.
 //!
 //! ```text
 //!            ┌── group north: connection, client id, journal, event loop
@@ -7,7 +7,7 @@
 //!   limits
 //! ```
 //!
-//! A group that fails does not stop the others. The admin port then reports that the process is not live, and names the group.
+//! A group that fails does not stop the other groups. The admin port then reports that the process is not live, and names the group.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -55,7 +55,6 @@ const CERTIFICATE: [ReportMetric<CertificateState>; 2] = certificate_metrics!(
     "headwater_aggregator_certificate_reload_failed"
 );
 
-/// Metric of groups that failed.
 const FAILED: [ReportMetric<Arc<[WatchedGroup]>>; 1] = [ReportMetric::gauges_by_two(
     "headwater_aggregator_group_failed",
     "1 once the group has ended by itself or did not start; only a new process leads it again.",
@@ -63,7 +62,7 @@ const FAILED: [ReportMetric<Arc<[WatchedGroup]>>; 1] = [ReportMetric::gauges_by_
     |groups| failed(groups),
 )];
 
-/// Whether a group failed, by site and group. A process may have the leader and edges of one group.
+/// Failures by site and group: 1 if a member (leader or edge) of the group has failed. A process may have several members of one group.
 fn failed(groups: &[WatchedGroup]) -> ValuesByTwoLabels {
     let mut failed = BTreeMap::new();
     for group in groups {
@@ -72,14 +71,14 @@ fn failed(groups: &[WatchedGroup]) -> ValuesByTwoLabels {
     failed.into_iter().collect()
 }
 
-/// End of a group.
+/// A member of a group (leader or edge) that has ended, or that did not start.
 #[derive(Debug)]
 pub struct GroupEnd {
     /// Site of the group.
     pub site: SiteId,
     /// Name of the group.
     pub group: GroupId,
-    /// Last counts, or the reason why the group failed.
+    /// Last counts of the member, or the reason why it failed.
     pub outcome: Result<GroupReport, AggregatorError>,
 }
 
@@ -124,7 +123,7 @@ impl Aggregator {
         }
     }
 
-    /// Starts the admin port, if it has an address. All groups have been added.
+    /// Starts the admin port, if `address` is set. Call this once all groups have been added.
     async fn listen(&mut self, address: Option<SocketAddr>, metrics: Metrics) -> Result<(), AggregatorError> {
         let groups: Arc<[WatchedGroup]> = self.groups.clone().into();
         metrics.register_report(&FAILED, &[], move || Arc::clone(&groups));
@@ -132,7 +131,7 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Health of all groups that were started.
+    /// Health of the process: all groups, also those that did not start, the work loops and the connection to the cloud.
     pub fn health(&self) -> Arc<dyn Health> {
         Arc::new(GroupsHealth {
             groups: self.groups.clone(),
@@ -213,8 +212,8 @@ impl Aggregator {
         self.admin.as_ref().map(AdminServer::address)
     }
 
-    /// Reads the policy files of all groups again, and the settings for the setting `devices` of each group, off the async threads. Logs the
-    /// results. A policy that can be used holds for samples opened from then on.
+    /// Reads the policy files of all groups again, and the settings, of which each group takes its list `devices`, on blocking threads. Logs
+    /// the results. A changed policy holds for samples opened from then on.
     async fn reload(&mut self, read_groups: ReadGroups) {
         let policies = self.policies.clone();
         let reread = move || policies.iter().for_each(|policy| policy.0.lock().reload());
@@ -238,7 +237,8 @@ impl Aggregator {
         }
     }
 
-    /// Stops all groups at once, each within its grace time, and gives the end of every group.
+    /// Stops all groups at the same time and returns the end of every group. A group waits at most the grace time for its open samples, and
+    /// at most the grace time again for each of its connections to the broker.
     pub async fn shutdown(mut self) -> Vec<GroupEnd> {
         self.stop.send_replace(true);
         self.ended().await;

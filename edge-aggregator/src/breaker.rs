@@ -20,7 +20,7 @@ settings! {
     }
 }
 
-/// Whether a request may go to the cloud.
+/// Answer of the breaker to a request that is to go to the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// The request may go.
@@ -83,10 +83,10 @@ impl Breaker {
         }
     }
 
-    /// A request has ended. `jitter` in `[0, 1]` spreads the probes of many aggregators.
+    /// Notes that a request has ended. `jitter` in `[0, 1]` spreads the probes of many aggregators.
     pub(crate) fn ended(&mut self, admission: Admission, shown: Shown, now: Instant, jitter: f32) {
         self.state = match (self.state, admission, shown) {
-            // Also an answer to a request from before the breaker opened.
+            // An answer to a request from before the breaker opened counts too.
             (_, _, Shown::Present) => State::Closed { failures: 0 },
             (State::Closed { failures }, _, Shown::Absent) if failures + 1 < self.config.failures => {
                 State::Closed { failures: failures + 1 }
@@ -99,7 +99,7 @@ impl Breaker {
             (State::HalfOpen { probes }, Admission::Probe, Shown::Nothing) => {
                 State::Open { until: now, probes }
             }
-            // A request from before the breaker opened, or one that shows nothing.
+            // The request is from before the breaker opened, or shows nothing of the cloud.
             (state, _, Shown::Absent | Shown::Nothing) => state,
         };
     }

@@ -13,11 +13,13 @@ use crate::group::leader::local_edges;
 use crate::settings::aggregator::AggregatorSettings;
 use crate::settings::group::{GroupSettings, Role};
 
-/// Networks of a group, and the id of its policy in effect; `None` for networks or a policy that cannot be opened.
+/// Networks of a group, and the id of its policy in effect. The outer `None`: the group's networks cannot be opened, or a file of any group
+/// is missing. The inner `None`: `open_checked` found mistakes in any group.
 type CheckedGroup = Option<(Networks, Option<PolicyId>)>;
 
 impl AggregatorSettings {
-    /// Checks the files that the settings name, and everything that the start would refuse. Also returns each group's networks and policy.
+    /// Checks the files that the settings name, the engine's sections, and what `open_checked` refuses; no journal is opened. Returns the
+    /// findings, and for each group its networks and policy id.
     pub fn checks(&self) -> (Vec<Finding>, Vec<CheckedGroup>) {
         let groups = || self.groups.all.iter().enumerate().map(|(at, group)| (self.groups.place(at), group));
         let mut findings: Vec<_> = groups().flat_map(|(place, group)| group.not_files(&place)).collect();
@@ -81,7 +83,7 @@ impl GroupSettings {
         files.into_iter().filter_map(found).collect()
     }
 
-    /// The folder of the journal, which must be writable: compaction writes a second file beside the journal.
+    /// The folder of the journal, which must be writable: compaction writes a second file beside the journal. `None` without a journal.
     fn journal_folder(&self, place: &str) -> Option<Written> {
         let file = self.journal.path.clone()?;
         let folder = folder_of(&file).to_owned();

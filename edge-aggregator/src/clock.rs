@@ -1,4 +1,4 @@
-//! The leader's time: microseconds since the aggregator started, and the wall clock.
+//! Time of a leader or an edge: microseconds since it began to lead or to run, and the wall clock.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,14 +14,14 @@ pub(crate) struct Clock {
 /// One reading of the clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// For waits on disk, broker and cloud.
+    /// Time for waits on disk, broker and cloud.
     pub(crate) instant: Instant,
     /// The same time for the state machine.
     pub(crate) now: Now,
 }
 
 impl Moment {
-    /// Microseconds since the start.
+    /// Microseconds since the start of the clock.
     pub(crate) fn micros(self) -> Micros {
         self.now.since_start
     }

@@ -42,13 +42,14 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Longest time to connect; the deadlines of requests are usually shorter.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time in which a cloud that is there answers a request: a request that is sent with less before its deadline says nothing by its time-out.
+/// Time in which a reachable cloud answers a request. The time-out of a request that was sent with less time before its deadline says
+/// nothing about the cloud.
 const FAIR_TIME: Duration = Duration::from_millis(20);
 
 /// Longest pause that a cloud may ask a group for, by `Retry-After`.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// Bytes of an answer's JSON part, beside the logits.
+/// Most bytes of an answer's JSON, without the logits.
 const MAX_JSON_BYTES: usize = 16 * 1024;
 
 /// Connections to the cloud service, which all groups share.
@@ -80,7 +81,7 @@ pub(crate) struct CloudModel {
     formats: Arc<PerNetwork<MessageFormat>>,
     /// Name of the model, which each answer names.
     model: String,
-    /// Until when the cloud asked this group to wait. Locked for single updates, never across an await.
+    /// Time until which the cloud asked this group to wait; `None` if it never did. Locked for single updates, never across an await.
     paused_until: Mutex<Option<Instant>>,
     /// Asks for a check of the cloud's networks.
     check_networks: Notify,
@@ -98,14 +99,14 @@ pub(crate) struct CloudQuestion {
     pub(crate) deadline_ms: u32,
 }
 
-/// Outcome of a request: the logits, or why there are none.
+/// Outcome of a request: the logits, or the reason why there are none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CloudReply {
     pub(crate) sample: SampleId,
     pub(crate) result: Result<Vec<f32>, Degraded>,
 }
 
-/// Why a request has no logits, and what it has shown of the cloud.
+/// Reason why a request has no logits, and the state of the cloud that the request has shown.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     reason: Degraded,
@@ -213,7 +214,6 @@ impl CloudClient {
         }
     }
 
-    /// The next reply, if one has come.
     pub(crate) fn try_next(&mut self) -> Option<CloudReply> {
         self.pending.try_join_next()?.ok()
     }
@@ -299,7 +299,7 @@ impl CloudModel {
         drop(admitted);
         if shown == Shown::Present && admission == Admission::Probe {
             info!(%uri, "the cloud answers again");
-            // It may have been replaced.
+            // The cloud may have been replaced by a cloud with other networks.
             self.check_networks.notify_one();
         }
         let Some(reason) = failure else { return };
@@ -335,7 +335,7 @@ impl CloudModel {
         })?;
         if response.status() != StatusCode::OK {
             let failure = self.refusal(response).await;
-            // A cloud that had no time says nothing of itself.
+            // A time-out of a request that was sent too late shows nothing of the cloud.
             let had_time = failure.reason != Degraded::CloudTimeout || sent_in_time.load(Relaxed);
             return Err(if had_time { failure } else { of_ours(failure.reason) });
         }
@@ -375,7 +375,7 @@ impl CloudModel {
         }
     }
 
-    /// Reason of an answer without logits. A refusal is counted by its code, and some give reason for a check of the cloud's networks.
+    /// Reason of an answer without logits. A refusal is counted by its code; some refusals cause a check of the cloud's networks.
     async fn refusal(&self, response: Response<Incoming>) -> Failure {
         let status = response.status();
         // A refusal of a model or a client concerns this group alone, so it does not count against the cloud.

@@ -1,4 +1,4 @@
-//! Checks of a whole configuration: what `--check-config` names is what the start refuses.
+//! Checks of a whole configuration, which `--check-config` and the start of the aggregator share.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -99,8 +99,8 @@ impl OpenedGroup {
         mistakes
     }
 
-    /// The mistake of a journal: its folder is missing, it is no file, or an earlier group has it. `journals` has the journals of earlier
-    /// groups.
+    /// The mistake of `journal.path`: its folder is missing, it is no regular file, or an earlier group has the same file. `None` without a
+    /// mistake or without a journal. `journals` has the journals of earlier groups.
     fn journal_mistake(&self, journals: &mut BTreeSet<JournalFile>) -> Option<String> {
         let path = self.settings.journal.path.as_ref();
         let path = path.filter(|_| matches!(self.role, Role::Leader { .. }))?;

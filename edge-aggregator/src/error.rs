@@ -23,7 +23,7 @@ pub enum AggregatorError {
     /// The admin listener cannot listen.
     #[error("admin.listen: {0}")]
     Admin(#[from] std::io::Error),
-    /// An event loop ended by a fault of the program, or a link ended.
+    /// An event loop ended by a fault of the program, a link ended, or the process cannot wait for signals.
     #[error("the aggregator stopped: {0}")]
     Stopped(String),
 }

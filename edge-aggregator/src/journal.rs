@@ -1,4 +1,4 @@
-//! The journal's file: entries are appended in batches before their decisions are published.
+//! The journal of a leader: entries are appended to a file in batches before their decisions are published.
 //!
 //! Entries that were handed to the operating system survive a SIGKILL. With [`JournalSync::Always`] the journal waits for the disk as
 //! well, so that entries survive a power loss. A last line that a kill tore is cut off at the next start and counted; its decision was
@@ -43,10 +43,10 @@ use disk::{Disk, SystemDisk};
 use reader::Reader;
 use store::{Room, Store, note_closed};
 
-/// Number of the latest decisions and drops that stay as whole lines. A restart publishes those decisions again.
+/// Number of the latest decisions and drops that a compaction keeps as whole lines. A restart publishes these decisions again.
 const MAX_WHOLE_LINES: usize = 1024;
 
-/// Time between two attempts to write a journal that could not be written.
+/// Time between two attempts to write a journal, or to make its reserve file, after an attempt that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Time between two attempts to compact a journal that could not be compacted.
@@ -57,7 +57,7 @@ const COMPACTION_RETRY: Duration = Duration::from_secs(60);
 pub(crate) struct Journal {
     store: Option<Store>,
     buffer: Vec<u8>,
-    /// Whether there was room at the last call of [`Journal::room_change`].
+    /// True if there was room at the last call of [`Journal::room_change`].
     had_room: bool,
     pub(crate) counts: JournalCounts,
 }
@@ -82,11 +82,11 @@ pub(crate) enum Flush {
 }
 
 impl Journal {
-    /// Opens or creates the file and replays its entries. The latest [`MAX_WHOLE_LINES`] decisions come back with their
-    /// content; of earlier ones only the ids.
+    /// Opens or creates the file and replays its entries. The latest [`MAX_WHOLE_LINES`] decisions come back with their content, earlier
+    /// decisions as ids alone. Without a path there is no file, and nothing comes back.
     ///
     /// # Errors
-    /// [`JournalError`]: the file cannot be opened, another process has the lock, or the file is no journal.
+    /// [`JournalError`]: the file cannot be opened, another process has the lock, or the file is no journal or one of another format.
     pub(crate) fn open(settings: &JournalSettings) -> Result<(Self, Recovered), JournalError> {
         Self::open_on(Arc::new(SystemDisk), settings)
     }
@@ -138,7 +138,7 @@ impl Journal {
         note_closed(&mut store.closed, entry, at, length);
     }
 
-    /// Writes the buffered entries. Afterwards their decisions may be published.
+    /// Writes the buffered entries. After [`Flush::Written`] their decisions may be published.
     pub(crate) async fn flush(&mut self) -> Flush {
         let buffer = std::mem::take(&mut self.buffer);
         let outcome = match self.store.as_mut().filter(|_| !buffer.is_empty()) {
@@ -156,7 +156,7 @@ impl Journal {
         outcome
     }
 
-    /// Whether room was lost or has come back since the last call.
+    /// Change of the room since the last call; `None` if there was none.
     pub(crate) fn room_change(&mut self) -> Option<RoomChange> {
         let has_room = self.has_room();
         match (std::mem::replace(&mut self.had_room, has_room), has_room) {
@@ -166,17 +166,17 @@ impl Journal {
         }
     }
 
-    /// Whether new samples may be opened: there is room for their decisions.
+    /// True if new samples may be opened, since there is room for their decisions.
     fn has_room(&self) -> bool {
         self.store.as_ref().is_none_or(Store::has_room)
     }
 
-    /// Whether a write may be tried at this time.
+    /// True unless a write failed less than [`RETRY`] ago.
     pub(crate) fn may_write(&self, now: Instant) -> bool {
         self.store.as_ref().and_then(|store| store.write_after).is_none_or(|after| now >= after)
     }
 
-    /// Time of the next attempt to write or to make the reserve file, after an attempt without room; `None` if no attempt is due.
+    /// Time of the next attempt to write, or to make the reserve file, after a failed attempt; `None` if no attempt is waited for.
     pub(crate) fn next_try(&self) -> Option<Instant> {
         let store = self.store.as_ref()?;
         store.write_after.or(match store.room {
@@ -199,8 +199,9 @@ impl Journal {
         }
     }
 
-    /// Compacts the file when it has reached its bound. The arguments are the leader's state after the last flush: the account, the further
-    /// entries, and the samples that are open or awaited. A failure leaves the old file in use until the next attempt after a minute.
+    /// Compacts the file when it has reached its bound. The arguments are the leader's state after the last flush: the account, the entries
+    /// of the numbering and the closed samples, and the ids of open and awaited samples. A failure leaves the old file in use until the next
+    /// attempt after a minute.
     pub(crate) fn compact_if_full(
         &mut self,
         settled: &Settled,
@@ -267,7 +268,7 @@ pub enum JournalError {
     OtherFormat {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// Format of the file.
         found: u16,
     },
     /// No line of the file is an entry, or it is no regular file. The file is left as it is.
@@ -279,7 +280,7 @@ pub enum JournalError {
     NotAJournal {
         /// The file.
         path: PathBuf,
-        /// Why the first line is no entry, or that the file is no regular file.
+        /// Reason why the first unreadable line is no entry, or the statement that the file is no regular file.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The aggregator: leads the decisions of groups over MQTT and asks the cloud for unsure samples.
+//! The aggregator: decides the samples of groups over MQTT, and asks the cloud about samples whose local exits are unsure.
 //!
 //! One task per group owns the decision state machine and everything that its actions change:
 //!

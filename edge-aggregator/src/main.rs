@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         return Stop::Mistakes(vec![mistake]).print(PROGRAM);
     }
     let led = runtime.block_on(lead(config, reloads));
-    // Dropping the runtime would wait for a thread that reads, for ever if the file system hangs.
+    // Dropping the runtime would wait for a blocking thread that reads a file; if the file system hangs, that wait would not end.
     runtime.shutdown_background();
     match led {
         Ok(true) => ExitCode::SUCCESS,

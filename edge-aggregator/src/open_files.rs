@@ -1,4 +1,4 @@
-//! Whether this process may open the files that its groups need.
+//! Check of the process's limit on open files against the need of its groups.
 
 /// Files that a process opens beside its groups: log, runtime, listeners, connections to the admin port, files that are read, journals that are
 /// compacted.
@@ -7,7 +7,7 @@ const OTHERS: u64 = 128;
 /// Files of a group: the connection to the broker and the journal.
 const PER_GROUP: u64 = 2;
 
-/// Refuses more groups than this process may have files for. Where the system does not say how many it may open, nothing is refused.
+/// Refuses groups that need more files than this process may open. Nothing is refused if the system names no limit.
 ///
 /// # Errors
 /// A sentence with the need, the limit and what to do.

@@ -33,7 +33,7 @@ report! {
             "headwater_aggregator_leader_state",
             "1 leads, 2 waits for another leader, 3 waits for another leader that is silent, 0 starts."
         ) => |lead| *lead as u64;
-        /// While the process does not lead, the term is that under which it led last, 0 before the first.
+        /// While the process does not lead, the term is the term of its latest lead; 0 before the first lead.
         claim: LeadStatus =
             gauge("headwater_aggregator_leader_term", "Term of the claim under which this process leads.")
                 => |claim| claim.term;
@@ -59,7 +59,7 @@ report! {
         /// Each missing slot of a sample counts.
         missing: u64 =
             counter("headwater_aggregator_missing_views_total", "Missing views in decisions.");
-        /// These answers were published as revisions.
+        /// Cloud answers that were published as revisions.
         revisions: u64 = counter(
             "headwater_aggregator_revisions_total",
             "Cloud answers after the decision of their sample."
@@ -102,7 +102,7 @@ report! {
             };
         /// Slots of the current network.
         slots: SlotSet;
-        /// How the devices number their samples, once a device has said it.
+        /// Numbering of the devices' samples; `None` until a device names it.
         numbering: Option<Numbering>;
         decision_durations: DurationCounts = durations(
             "headwater_aggregator_decision_duration_seconds",
@@ -126,7 +126,7 @@ report! {
                 "Refused messages of devices by error code.",
                 "code"
             ) => |inbox| inbox.by_code();
-        /// Edges in this process and in others.
+        /// Edges in this process and in other processes.
         edges_up: EdgeSet = gauge("headwater_aggregator_edges_up", "Edges that are up now.")
             => |edges| edges.len() as u64;
         results_waiting: u64 =
@@ -135,7 +135,8 @@ report! {
             "headwater_aggregator_unacknowledged_results",
             "Published results that the broker has not acknowledged."
         );
-        /// Too many results waited, which stay in the journal, or the broker refused them, which drops their samples.
+        /// Results are given up when too many wait (their decisions stay in the journal), or when the broker refuses them (their samples are
+        /// dropped).
         results_unsent: u64 =
             counter("headwater_aggregator_unsent_results_total", "Results that were given up.");
         /// The label is the last level of the message's topic.
@@ -212,9 +213,9 @@ report! {
 /// A connection to the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrokerLink {
-    /// Whether the connection stands, with all subscriptions, and otherwise why the latest attempt to connect failed.
+    /// State of the connection: connected with all subscriptions, or the reason why the latest attempt to connect failed.
     pub status: BrokerStatus,
-    /// Whether the failure lasts until somebody changes something.
+    /// True if the failure lasts until somebody changes something.
     pub is_refused: bool,
     /// Bytes on the socket, over all connections.
     pub wire: WireBytes,
@@ -233,25 +234,27 @@ report! {
             counter("headwater_aggregator_edge_unsent_answers_total", "Answers that could not be sent.");
         /// Slots that a device fills now.
         filled_slots: SlotSet;
-        /// Messages that were not taken.
+        /// Counts of messages that were not taken, and of devices that were forgotten or lost their slot.
         inbox: InboxCounts;
         /// The connection to the broker.
         broker: BrokerLink;
     }
 }
 
-/// Requests to the cloud.
+/// Counts of requests to the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudCounts {
     /// Requests started.
     pub asked: u64,
     /// Answers with logits, those after the deadline included.
     pub answered: u64,
-    /// Requests without an answer in time, by reason.
+    /// Requests without an answer in time, by reason. Requests that were not sent, such as those while the breaker is open, count here and
+    /// not in `asked`.
     pub failed: BTreeMap<Degraded, u64>,
-    /// Refused requests, by code of the error table; "other" for a refusal without a known code.
+    /// Refused requests, by code of the error table; "other" for a refusal without a known code, `of_another_request` for an answer that
+    /// names another sample or model.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Whether the cloud serves other networks than the group's, or has no model of the group's name.
+    /// True if the cloud serves other networks than the group's, or has no model of the group's name.
     pub serves_other_network: bool,
     /// Bytes of request bodies.
     pub body_sent_bytes: u64,
@@ -274,7 +277,7 @@ pub struct JournalCounts {
     pub failed_writes: u64,
     /// Compactions that failed and are tried again.
     pub failed_compactions: u64,
-    /// Whether the group takes no new samples now, because there is no room for their decisions.
+    /// True if the group takes no new samples now, because there is no room for their decisions.
     pub is_full: bool,
 }
 

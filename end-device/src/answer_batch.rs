@@ -6,8 +6,8 @@
 //!                             one message
 //! ```
 //!
-//! The wait is the setting `batch_ms`, or the time that the leader's notices allow if that is shorter. If the notices name no time, each
-//! answer is sent by itself.
+//! The wait is the shorter of the setting `batch_ms` and the time that the leader's notices allow. If the notices name no time, each answer
+//! is sent by itself.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ pub(crate) struct AnswerBatch {
     answers: BTreeMap<SampleId, Answer>,
     /// Time at which the first waiting answer was ready.
     since_us: u64,
-    /// Longest wait by the setting `batch_ms`; 0: no batches.
+    /// Longest wait by the setting `batch_ms`; 0 turns batches off.
     setting_us: u64,
-    /// Longest wait that the leader allows; 0 while it reads no batches.
+    /// Longest wait that the leader allows; 0 while the leader reads no batches.
     leader_us: u64,
 }
 
@@ -37,7 +37,8 @@ impl AnswerBatch {
         }
     }
 
-    /// Sets the longest wait that the leader allows, in ms; `None` if it reads no batches. Returns the new wait, in ms, if changed.
+    /// Sets the longest wait that the leader allows, in ms; `None` if the leader reads no batches. Returns the new wait in ms; `None` if
+    /// the wait has not changed.
     pub(crate) fn set_allowed(&mut self, allowed_ms: Option<u32>) -> Option<u64> {
         let before = self.wait_us();
         self.leader_us = u64::from(allowed_ms.unwrap_or(0)) * 1000;
@@ -49,17 +50,17 @@ impl AnswerBatch {
         self.setting_us / 1000
     }
 
-    /// Whether summaries and `not_in_view` wait for others now.
+    /// True while summaries and `not_in_view` wait for a common message.
     pub(crate) fn is_on(&self) -> bool {
         self.wait_us() > 0
     }
 
-    /// Whether an answer of this kind waits for others.
+    /// True while answers of this kind wait for a common message.
     pub(crate) fn takes(&self, kind: Kind) -> bool {
         self.is_on() && matches!(kind, Kind::Summary | Kind::NotInView)
     }
 
-    /// Adds an answer. Returns whether the batch is full.
+    /// Adds an answer; returns true when the batch is full.
     pub(crate) fn add(&mut self, answer: Answer, now_us: u64) -> bool {
         if self.answers.is_empty() {
             self.since_us = now_us;

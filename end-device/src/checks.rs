@@ -12,8 +12,8 @@ use crate::engine::ChosenEngine;
 use crate::settings::DeviceSettings;
 
 impl DeviceSettings {
-    /// Checks everything that the settings name, and what the start would refuse. Returns the network and the policy in effect too, if the
-    /// bundle can be opened.
+    /// Checks everything that the settings name, and everything that the start would refuse. Also returns the networks if the bundle can be
+    /// opened, and with them the id of the policy in effect if policy, bundle and source can be opened.
     pub fn checks(&self) -> (Vec<Finding>, Option<(Networks, Option<PolicyId>)>) {
         let files = [
             ("bundle", Some(&self.bundle), false),
@@ -54,7 +54,7 @@ impl DeviceSettings {
         (findings, networks.ok().map(|networks| (networks, policy)))
     }
 
-    /// The state folder, with the bytes by which the spool may still grow there.
+    /// The state folder, with the bytes by which the spool may still grow there; `None` without a state folder.
     fn state_folder(&self) -> Option<Written> {
         let folder = self.state_dir.clone()?;
         let entries = std::fs::read_dir(folder.join("spool")).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! Choices that the settings make: engine, cause of a capture.
+//! Choices that the settings make: the engine and the cause of a capture.
 
 use serde::Deserialize;
 

@@ -54,7 +54,7 @@ pub struct DeviceHandle {
 
 impl Device {
     /// Loads the section of the device's slot, starts the agent, and starts connecting; does not wait for the broker. Needs a tokio
-    /// runtime. The bundle may hold this device's section alone, and is dropped after loading.
+    /// runtime. A bundle with this device's section alone is enough; the bundle is dropped after loading.
     ///
     /// # Errors
     /// [`DeviceError`] for a slot, section, frames or state that cannot be used.
@@ -75,7 +75,6 @@ impl Device {
         let network = bundle.network_id();
         let boot = next_boot(state.as_ref(), network, SystemTime::now())?;
         let spool = open_spool(settings, network, &report)?;
-        // Ids of a device that makes a sample of each frame.
         let frame_ids = (settings.capture() == Capture::Source)
             .then(|| FrameIds::open(state.as_ref(), spool.newest()))
             .transpose()?;
@@ -141,10 +140,10 @@ impl Device {
         Ok(DeviceHandle { status, stop, policies, connected, agent, ended: None, grace, state_lock })
     }
 
-    /// Checks that configuration, bundle and source fit together.
+    /// Checks that settings, policy, bundle and source fit together.
     ///
     /// # Errors
-    /// [`DeviceError`] for a slot, policy, capture or frames that do not fit.
+    /// [`DeviceError`] for a slot, a policy, a cause of capture, a setting or frames that do not fit.
     pub fn check(device: &OpenedDevice, bundle: &Bundle, source: &Source) -> Result<(), DeviceError> {
         let (settings, manifest) = (&device.settings, bundle.manifest());
         let slot = settings.slot;
@@ -175,7 +174,7 @@ impl Device {
                 policy.window_ms, policy.deadline_ms
             ));
         }
-        // With batches a policy file has a use: its waits bound `batch_ms`.
+        // A device with batches may have a policy file without an exit: the waits of the policy bound `batch_ms`.
         if device.policy.is_some() && !configuration.has(Exit::DEVICE) && batch_ms == 0 {
             return unfit(format!(
                 "policy: network {network} is of configuration ({}), where a device decides nothing: \
@@ -222,9 +221,9 @@ impl DeviceHandle {
         self.policies.send_replace(Some((policy.of(Exit::DEVICE).clone(), id)));
     }
 
-    /// Waits until the broker has the subscriptions, so that a later trigger reaches the device.
+    /// Waits until the broker has the subscriptions, so that a later trigger reaches the device, or until the device has ended.
     pub async fn connected(&self) {
-        // The wait fails if the agent has ended; then there is nothing to wait for.
+        // The wait fails if the agent has ended.
         let _ = self.connected.clone().wait_for(|is_connected| *is_connected).await;
     }
 
@@ -297,7 +296,7 @@ fn open_spool(
             let folder = SpoolFolder { path: dir.join("spool"), owner };
             Spool::open(&folder, spool.max_bytes, network, report.clone())
         }
-        // Without a state folder, or for a spool of 0 bytes, which holds only the ids of given-up samples.
+        // The spool is in memory if there is no state folder, or if its size is 0 bytes: then it holds only the ids of given-up samples.
         _ => Ok(Spool::in_memory(spool.max_bytes, network, report.clone())),
     }
 }

@@ -1,4 +1,5 @@
-//! Choice of the engine that runs the section. Packed is the default. A missing engine is replaced by tract, which is logged.
+//! Choice of the engine that runs the section. The packed engine is the default. If the chosen engine is missing, tract replaces it, with a
+//! warning in the log.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::settings::DeviceSettings;
 /// Engine of a device's section.
 pub(crate) struct ChosenEngine {
     pub(crate) engine: Arc<dyn Engine>,
-    /// Why tract replaces the engine of the settings; `None` if that engine is used.
+    /// Reason for which tract replaces the engine of the settings; `None` if the engine of the settings is used.
     pub(crate) replaced: Option<String>,
 }
 
@@ -71,7 +72,7 @@ fn tract(_: Slot, _: &str) -> Result<Arc<dyn Engine>, DeviceError> {
     Ok(Arc::new(headwater_inference::engine::TractEngine::new()))
 }
 
-/// Fails, since the program was built without tract; `why` is the reason for which tract is needed.
+/// Fails, since the program was built without tract; `why` says what tract is needed for.
 #[cfg(not(feature = "tract"))]
 fn tract(slot: Slot, why: &str) -> Result<Arc<dyn Engine>, DeviceError> {
     let reason = format!("{why}, and this program was built without tract (feature `tract`)");

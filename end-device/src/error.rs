@@ -1,5 +1,5 @@
-//! Reasons for which a device does not start. Each message contains the texts of its causes, so no variant has a source: a program that
-//! prints the whole chain would print the causes twice.
+//! Reasons for which a device does not start. Each message contains the texts of its causes, and `source()` gives none of them: a program
+//! that prints the whole chain of errors would print the causes twice.
 
 use std::fmt::Display;
 use std::io;
@@ -24,13 +24,13 @@ pub enum DeviceError {
     /// The frames cannot be read.
     #[error("loading the frames: {0}")]
     Frames(DataError),
-    /// The policy has a mistake, or configuration, bundle and source do not fit together.
+    /// A policy, a certificate or a password has a mistake, or settings, bundle and source do not fit together.
     #[error("{0}")]
     Unfit(String),
     /// The connection's settings cannot work.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The admin listener cannot listen.
+    /// The admin listener cannot listen on its address.
     #[error("admin.listen: {0}")]
     Admin(io::Error),
     /// The system starts no thread for the section or the source, or the thread that loads the section panicked.

@@ -7,7 +7,7 @@
 pub(crate) struct GiveUpReason(&'static str);
 
 impl GiveUpReason {
-    /// The spool was too full for the sample, or for later samples.
+    /// The spool had no room for the sample, or gave it up to make room for later samples.
     pub(crate) const SPOOL_FULL: Self = Self("spool_full");
     /// The sample was answered under another network than the present one.
     pub(crate) const OTHER_NETWORK: Self = Self("other_network");
@@ -19,7 +19,7 @@ impl GiveUpReason {
     pub(crate) const DISK_FULL: Self = Self("disk_full");
     /// The section was too slow: its queue dropped the sample's view.
     pub(crate) const SHED: Self = Self("shed");
-    /// The link can never send the answer: mostly it is larger than the broker takes.
+    /// The link can never send the answer, mostly because the answer is larger than the broker takes.
     pub(crate) const REFUSED: Self = Self("refused");
 
     /// Labels of all reasons.

@@ -1,9 +1,9 @@
-//! The device agent: captures views, runs the device section, sends summaries, and keeps answers and features until the leader reports
+//! The device agent captures views, runs the device section, sends summaries, and keeps answers and features until the leader reports
 //! the sample settled.
 //!
-//! One async task handles messages (trigger, request, settled). A section that is not brief runs on a separate thread, so that it never
-//! delays a message. Only a device with an exit decides, if the exit is sure (configurations b and d, `reply_rule.rs`). The crate does not
-//! know other slots, other exits or the cloud.
+//! One async task handles messages (trigger, request, settled). A section that is not brief runs on a separate thread, so that the section
+//! never delays a message. A device decides a sample only in configurations b and d, and only if its exit is sure (`reply_rule.rs`). The
+//! crate knows nothing of other slots, other exits or the cloud.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

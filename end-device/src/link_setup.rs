@@ -30,7 +30,7 @@ impl DeviceTopics {
     }
 }
 
-/// Subscriptions of a device. The device reads its own status and birth: a second device with the same id shows there.
+/// Subscriptions of a device. The device's own birth and status are among them, since they show a second device with the same id.
 pub fn subscriptions(topics: &Topics, device: &DeviceId, capture: Capture) -> Vec<Subscription> {
     let own = |leaf| (topics.device(device, leaf), QoS::AtLeastOnce);
     let mut filters = vec![
@@ -78,12 +78,12 @@ pub(crate) fn link_config(
         let status = Status { schema: Schema, state, boot, frozen: None };
         json(&topics.own(DeviceTopic::Status), &status)
     };
-    // Nobody who may connect can guess the id and end this connection by it.
+    // The client id cannot be guessed: the broker would end this connection if another client connected with the same id.
     let random = random() as u32;
     let client_id = format!("{}.{}.{}.{random:08x}", settings.site, settings.group, settings.id);
     let mut link = LinkConfig::new(device.broker.clone(), client_id);
     link.subscriptions = subscriptions(&topics.group, &settings.id, settings.capture());
-    // Birth comes before the status, so that a reader of the status knows the device.
+    // The birth is published before the status, so that a reader of the status knows the device.
     let (kept_birth, up) = (json(&topics.own(DeviceTopic::Birth), &birth), status(DeviceState::Up));
     let presence = PresenceWatch::new(kept_birth.payload.clone(), up.payload.clone());
     link.retained = vec![kept_birth, up];

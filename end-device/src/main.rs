@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Ok(devices) => devices,
         Err(stop) => return stop.print(PROGRAM),
     };
-    // There is always a first one, and no table has the options of the process.
+    // `load_each` gives at least one device. Options of the process, such as `log` and `json`, are the same in the settings of every device.
     let settings = &devices[0].settings;
     if let Err(mistake) = init_logs(&settings.log.filter, settings.log.format) {
         return Stop::Mistakes(vec![format!("log.filter: {mistake}")]).print(PROGRAM);
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         return fail(BAD_USAGE, &error);
     }
     let ran = runtime.block_on(run(&devices, reloads));
-    // A thread that reads from a hanging file system would keep a runtime that waits for its threads alive for ever.
+    // The shutdown does not wait for the runtime's threads, since one that reads from a hanging file system may never end.
     runtime.shutdown_background();
     match ran {
         Ok((reports, ended)) => {
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
                 true => print_result(PROGRAM, &lines.collect::<String>()),
                 false => ExitCode::SUCCESS,
             };
-            // The log has named the fault of the source already.
+            // The fault of the source is in the log already.
             if ended == Ended::SourceBroke { ExitCode::FAILURE } else { printed }
         }
         Err(error) => fail(1, &error),
@@ -72,7 +72,7 @@ fn fail(code: u8, error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints the checks and the settings of each device, or what fails of them.
+/// Prints the checks and the settings of each device; if a check fails, prints the failed checks of all devices alone.
 fn print_checks(devices: &[Loaded<DeviceSettings>]) -> ExitCode {
     let checks = devices.iter().map(|device| {
         let mut found = device.settings.checks().0;
@@ -88,7 +88,7 @@ fn print_checks(devices: &[Loaded<DeviceSettings>]) -> ExitCode {
     devices.iter().zip(&checks).fold(ExitCode::SUCCESS, |_, (device, found)| print_checked(device, found))
 }
 
-/// Names the device of an error, and its table in the file, where the process has several.
+/// Adds to an error the id of the device and the place of its table in the file, if the process has several devices.
 fn of_device<T>(
     device: &Loaded<DeviceSettings>,
     result: Result<T, impl Into<anyhow::Error>>,
@@ -111,7 +111,7 @@ struct Running {
 struct AllDevices(Vec<(DeviceId, Arc<dyn Health>)>);
 
 impl AllDevices {
-    /// The first reason that a device gives. It names the device, where the process has several.
+    /// The first reason that a device gives, with the id of the device if the process has several; `None` if no device gives a reason.
     fn first(&self, reason: impl Fn(&Arc<dyn Health>) -> Option<String>) -> Option<String> {
         let (id, reason) = self.0.iter().find_map(|(id, device)| Some((id, reason(device)?)))?;
         Some(if self.0.len() > 1 { format!("device {id}: {reason}") } else { reason })
@@ -132,7 +132,7 @@ impl Health for AllDevices {
     }
 }
 
-/// Waits until every device has ended by itself, or the section of one has failed.
+/// Waits until every device has ended by itself, or the section of one device has failed; the position of that device is the error.
 async fn all_ended(running: &mut [Running]) -> Result<Ended, usize> {
     poll_fn(|context| {
         let ended = running.iter_mut().map(|one| pin!(one.device.ended()).poll(context));
@@ -152,7 +152,7 @@ fn end_of_all(ended: &[Poll<Ended>]) -> Poll<Result<Ended, usize>> {
     }
 }
 
-/// Reads the policy file again, off the async thread, and logs the result in one line.
+/// Reads the policy file again on a thread that may block, and logs the result in one line.
 async fn reload_policy(
     device: &DeviceId,
     mut policy: LivePolicy,
@@ -172,7 +172,7 @@ async fn reload_policy(
     Ok(policy)
 }
 
-/// Starts the devices, which get their frames from one camera.
+/// Starts the devices. Several devices get their frames from one camera.
 async fn start(devices: &[Loaded<DeviceSettings>]) -> anyhow::Result<Vec<Running>> {
     let (mut opened, mut sources) = (Vec::new(), Vec::new());
     for device in devices {
@@ -234,7 +234,7 @@ async fn run(
         manager.reloaded();
     };
     if let Err(failed) = ended {
-        // Without a disconnect: the broker publishes the last will.
+        // The failed device ends without an MQTT disconnect, so that the broker publishes its last will.
         drop(running.remove(failed));
     }
     tracing::info!("stopping");

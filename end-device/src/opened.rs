@@ -20,8 +20,8 @@ pub struct OpenedDevice {
     pub settings: DeviceSettings,
     /// Address of the broker, and the certificate and user that the device shows the broker.
     pub broker: BrokerAccess,
-    /// Policy in place of the bundle's, with its id: for a device with an exit (configurations b, d), or whose `batch_ms` the policy's
-    /// waits bound.
+    /// Policy that replaces the bundle's policy, with its id; `None` for the bundle's policy. Only a device with an exit (configurations
+    /// b, d) or with a positive `batch_ms` may have one.
     pub policy: Option<(Policy, PolicyId)>,
 }
 
@@ -49,7 +49,7 @@ impl DeviceSettings {
     /// the bundle.
     ///
     /// # Errors
-    /// [`DeviceError::Unfit`] for a policy or a certificate that cannot be used.
+    /// [`DeviceError::Unfit`] for a policy, a password or a certificate that cannot be used.
     pub fn open_access(&self) -> Result<OpenedDevice, DeviceError> {
         self.policy.as_deref().map(PolicyChanges::read).transpose().map_err(unfit_policy)?;
         let broker = self.security.broker_access(&self.broker);
@@ -62,7 +62,7 @@ impl DeviceSettings {
         Ok(OpenedDevice { settings: self.clone(), broker, policy: None })
     }
 
-    /// Writes down the release number of the signed bundle that the device runs now, if bundles must be signed and `release_file` is set.
+    /// Writes the release number of the signed bundle to the release file, if bundles must be signed and `release_file` is set.
     ///
     /// # Errors
     /// [`DeviceError::Unfit`] for a file that cannot be written.
@@ -76,7 +76,7 @@ impl DeviceSettings {
         format!("{}/{}/{}", self.site, self.group, self.id)
     }
 
-    /// Opens the policy, the bundle and the source of frames.
+    /// Opens the access to the broker, the policy, the bundle and the source of frames.
     ///
     /// # Errors
     /// [`DeviceError`] of the first part that cannot be used.
@@ -100,7 +100,7 @@ impl DeviceSettings {
             let policy = PolicyChanges::policy_of(file, bundle.policies());
             device.policy = Some(policy.map_err(unfit_policy)?);
         }
-        // Checked before the source: an archive's error for a missing slot would not name the setting `slot`.
+        // The slot is checked before the source is opened: an archive's error for a missing slot would not name the setting `slot`.
         check_slot(&bundle, self.slot)?;
         let view = &bundle.manifest().preprocessing;
         let source = Source::open(&self.source, self.capture(), self.slot, view)?;

@@ -2,7 +2,7 @@
 //!
 //! Anybody on the broker may clear or replace these messages: an operator who tidies up, a second device with the same id, a last will that
 //! comes late. A broker whose access rules lack the device refuses the messages, and the leader does not see the device. The device then
-//! publishes both again, at growing distances, so that two devices with one id do not fight at full speed.
+//! publishes both messages again, after growing waits, so that two devices with one id replace each other's messages only rarely.
 //!
 //! ```text
 //! other message or refusal -- 1 s --> publish -- 1 s --> publish -- 2 s --> ... -- 30 s --> publish
@@ -17,16 +17,18 @@
 use bytes::Bytes;
 use headwater_protocol::{Birth, Boot};
 
-/// Wait before the first correction. After a connect the broker first sends what it kept, and then what the device has just published.
+/// Wait before the first correction, in microseconds. After a connect the broker first sends the messages that it kept, and then those
+/// that the device has just published.
 const FIRST_WAIT_US: u64 = 1_000_000;
 
-/// Time between the first two corrections, in microseconds; it doubles with each further one.
+/// Time between the first two corrections, in microseconds; the time doubles with each further correction.
 const SHORTEST_US: u64 = 1_000_000;
 
 /// Longest time between two corrections, in microseconds.
 const LONGEST_US: u64 = 30_000_000;
 
-/// Time of quiet after which a disturbance is logged again, and the distances between corrections begin anew.
+/// Time without a disturbance or correction, in microseconds, after which the next disturbance is logged again, and the waits between
+/// corrections begin anew at [`SHORTEST_US`].
 const QUIET_US: u64 = 60_000_000;
 
 /// Reason to publish birth and status again: the broker has another birth or status than the device's, or refused one.
@@ -34,7 +36,8 @@ const QUIET_US: u64 = 60_000_000;
 pub(crate) enum Disturbance {
     /// The birth was removed.
     BirthCleared,
-    /// The broker keeps the birth of another start, or of another device with the same id; its boot number, if it can be read.
+    /// The broker keeps the birth of another start, or of another device with the same id. The boot number is that of the birth; `None` if
+    /// the birth cannot be read.
     OtherBirth(Option<Boot>),
     /// The broker keeps another status: a last will, or the status of another device with the same id.
     OtherStatus,
@@ -63,11 +66,11 @@ pub(crate) struct PresenceWatch {
     due_us: u64,
     distance_us: u64,
     corrected_us: Option<u64>,
-    /// Time of the latest disturbance that was logged, or that followed an earlier one too soon to be logged.
+    /// Time of the latest call of [`PresenceWatch::is_first`].
     disturbed_us: Option<u64>,
-    /// True once the broker has sent this device's own birth, which has then replaced the birth of an earlier start.
+    /// True once the broker has sent this device's own birth: from then on no birth of an earlier start comes.
     has_own_birth: bool,
-    /// True from a refusal of the birth until the broker sends this birth.
+    /// True after the broker refused the birth, until the broker sends it.
     is_birth_refused: bool,
 }
 
@@ -88,7 +91,7 @@ impl PresenceWatch {
         }
     }
 
-    /// Notes a birth that the broker sent; returns what should be logged at once.
+    /// Notes a birth that the broker sent; returns a disturbance that should be logged at once.
     pub(crate) fn birth(&mut self, found: &[u8], now_us: u64) -> Option<Disturbance> {
         let other = (*found != *self.birth).then(|| match found {
             [] => Disturbance::BirthCleared,
@@ -99,7 +102,7 @@ impl PresenceWatch {
         });
         self.has_own_birth |= other.is_none();
         self.other_birth = self.note(other, now_us);
-        // Until the broker has sent this device's own birth, a different birth is the one left by an earlier start: nothing to log.
+        // Before the broker has sent this device's own birth, a different birth is that of an earlier start, which is not logged.
         let disturbance = self.other_birth.clone().filter(|_| self.has_own_birth)?;
         self.is_first(now_us).then_some(disturbance)
     }
@@ -115,7 +118,7 @@ impl PresenceWatch {
         self.other_status = self.note(Some(Disturbance::Refused), now_us);
     }
 
-    /// Whether the broker sent the device's own birth after it had refused that birth; true once for a refusal.
+    /// True if `found` is the device's own birth, and the broker refused this birth before; true only once after a refusal.
     pub(crate) fn birth_taken(&mut self, found: &[u8]) -> bool {
         *found == *self.birth && std::mem::take(&mut self.is_birth_refused)
     }
@@ -136,7 +139,7 @@ impl PresenceWatch {
         self.disturbance().map(|_| self.due_us)
     }
 
-    /// The correction that is due now; `None` if none is.
+    /// The correction that is due now; `None` if no correction is due.
     pub(crate) fn correct(&mut self, now_us: u64) -> Option<Correction> {
         let disturbance = self.disturbance().filter(|_| self.due_us <= now_us)?.clone();
         self.disconnected();
@@ -162,7 +165,7 @@ impl PresenceWatch {
         self.other_birth.as_ref().or(self.other_status.as_ref())
     }
 
-    /// Notes a disturbance; true for the first one after a time of quiet.
+    /// Notes the time of a disturbance; true for the first disturbance in [`QUIET_US`].
     fn is_first(&mut self, now_us: u64) -> bool {
         is_quiet_since(self.disturbed_us.replace(now_us), now_us)
     }

@@ -1,4 +1,4 @@
-//! Publishes the device's messages: codes maps as the network says, encodes messages, sends each to its topic, and counts it.
+//! The publisher codes maps if the network has a code for maps, encodes messages, sends each message to its topic, and counts the message.
 
 use bytes::Bytes;
 use headwater_inference::sections::{MapCoder, ScoreCoder};
@@ -15,7 +15,6 @@ use crate::answer::Age;
 use crate::link_setup::DeviceTopics;
 use crate::report::{DeviceCounts, SharedReport};
 
-/// Publisher of the device's messages.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub(crate) link: Link,
@@ -33,13 +32,12 @@ pub(crate) struct Publisher {
     pub(crate) report: SharedReport,
 }
 
-/// An encoded message.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoded {
     pub(crate) payload: Bytes,
     kind: Kind,
     is_late: bool,
-    /// Bytes of the body; for a batch, of the bodies of all its answers.
+    /// Bytes of the body; for a batch, the sum over the bodies of its answers.
     body_bytes: usize,
 }
 
@@ -64,7 +62,7 @@ impl Publisher {
         self.encode_named(sample, age, body, None)
     }
 
-    /// Encodes a message as [`Publisher::encode`] does, with the name of its frame if there is one.
+    /// Encodes a message as [`Publisher::encode`] does, and appends `frame`: the name of the frame and, for a decision, the scores.
     ///
     /// # Errors
     /// When the body does not have the network's shapes.
@@ -99,8 +97,8 @@ impl Publisher {
         })
     }
 
-    /// Encodes as many of the first answers as one message takes, and returns their number. All `entries` are in time and in the order of
-    /// their ids. A single answer becomes a message of its own kind, not a batch.
+    /// Encodes as many of the first `entries` as one message takes, and returns the message and their number. No entry is late, and the
+    /// ids ascend. A single answer becomes a message of its own kind, not a batch.
     ///
     /// # Errors
     /// When a body does not have the network's shapes.
@@ -125,7 +123,7 @@ impl Publisher {
     pub(crate) fn publish(&self, message: &Encoded) -> Result<(), LinkError> {
         let Encoded { payload, kind, is_late, body_bytes } = message;
         let leaf = match kind {
-            // A late `gone` gives up the whole sample, of which the leader requests no features: it goes to the topic of summaries.
+            // A late `gone` gives up the whole sample and stands in place of its summary, so the topic is that of summaries.
             Kind::Gone if *is_late => DeviceTopic::Summary,
             Kind::Features | Kind::Gone => DeviceTopic::Features,
             Kind::Decided => DeviceTopic::Decision,
@@ -138,7 +136,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Counts an answer that cannot be encoded as a failure of the section. Outputs are checked at load, so this is our own fault.
+    /// Counts an answer that cannot be encoded as a failure of the section. Such an answer shows a defect of this program.
     pub(crate) fn count_encode_error(&self, sample: SampleId, error: &EncodeError) {
         error!(%error, sample = %sample, "answer not sent");
         self.report().section_failures += 1;

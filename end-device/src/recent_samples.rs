@@ -10,7 +10,7 @@ const MAX_IDS: usize = 128;
 /// Distinguishes a new trigger from one that is repeated, goes backwards, or is too far ahead to be believed alone.
 #[derive(Debug, Default)]
 pub(crate) struct RecentSamples {
-    /// In the order of capture: ascending, except after the clock was set back.
+    /// In the order of capture, at most [`MAX_IDS`].
     ids: VecDeque<SampleId>,
     triggers: TriggeredIds,
     /// Captured samples whose triggers no second trigger has confirmed; all are among `ids`.
@@ -18,7 +18,7 @@ pub(crate) struct RecentSamples {
 }
 
 impl RecentSamples {
-    /// Judges the trigger of a sample, and remembers the sample unless its trigger is refused. `None`: it was captured before.
+    /// Judges the trigger of a sample, and remembers the sample unless its trigger is refused; `None` if the sample was captured before.
     pub(crate) fn admit(&mut self, sample: SampleId) -> Option<JudgedTrigger> {
         if self.ids.contains(&sample) {
             return None;
@@ -39,7 +39,7 @@ impl RecentSamples {
         Some(judged)
     }
 
-    /// Remembers a captured sample. An id of the device's own clock may be lower than the id before, after the clock was set back.
+    /// Remembers a captured sample, and forgets the oldest one beyond [`MAX_IDS`].
     pub(crate) fn remember(&mut self, sample: SampleId) {
         if self.ids.len() == MAX_IDS {
             let oldest = self.ids.pop_front();
@@ -48,25 +48,25 @@ impl RecentSamples {
         self.ids.push_back(sample);
     }
 
-    /// Takes the highest settled id of the leader's account. A device that followed a wrong trigger far above this id goes back to it;
-    /// returns whether it did.
+    /// Takes the highest settled id of the leader's account. If a wrong trigger made the newest id far higher, the newest id goes back to
+    /// `highest`; returns true if this happened.
     pub(crate) fn settle(&mut self, highest: SampleId) -> bool {
         let before = self.triggers.newest();
         self.triggers.settle(highest);
         self.triggers.newest() != before
     }
 
-    /// Whether a captured sample's trigger still waits for a second trigger that confirms it.
+    /// True while the trigger of a captured sample waits for a second trigger that confirms the first one.
     pub(crate) fn is_unconfirmed(&self, sample: SampleId) -> bool {
         self.unconfirmed.contains(&sample)
     }
 
-    /// Whether the newest trigger is far ahead, so that its sample waits for a second trigger near it.
+    /// True while a trigger far above the newest id waits for a second trigger near it.
     pub(crate) fn waits(&self) -> bool {
         self.triggers.unconfirmed().is_some()
     }
 
-    /// The newest believed trigger; 0 before the first.
+    /// Id of the newest believed trigger; 0 before the first one.
     pub(crate) fn newest(&self) -> SampleId {
         self.triggers.newest().unwrap_or_default()
     }

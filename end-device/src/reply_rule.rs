@@ -54,7 +54,7 @@ impl ReplyRule {
         }
     }
 
-    /// Whether features follow a summary without a request.
+    /// True when features follow a summary without a request.
     pub(crate) fn sends_features_unasked(&self) -> bool {
         self.exit.is_some()
     }
@@ -62,7 +62,7 @@ impl ReplyRule {
     /// Chooses the reply for an output.
     ///
     /// # Errors
-    /// A sentence, when the section gave features that are not finite: the leader refuses them.
+    /// A text for the log when the section gave features that are not finite, which the leader would refuse.
     pub(crate) fn reply_to(&self, output: &TierOutput) -> Result<Reply, String> {
         if !self.has_section {
             return Ok(Reply::Input);

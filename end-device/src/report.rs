@@ -33,7 +33,7 @@ report! {
     /// Counts since the device's start.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
     pub struct DeviceCounts {
-        /// Each captured sample counts once, be it in view, not in view, or broken.
+        /// Each captured sample counts once, also a sample without a usable frame.
         captured: u64 = counter("headwater_device_captures_total", "Samples captured.");
         captures_missed: u64 = counter(
             "headwater_device_captures_missed_total",
@@ -55,7 +55,7 @@ report! {
             "headwater_device_trigger_waits",
             "1 while a trigger far above the newest id waits for a second one near it."
         );
-        /// Frames of an archive are prepared before the start.
+        /// Frames of an archive are prepared before the start and do not count.
         #[serde(serialize_with = "count_and_sum")]
         preparation: DurationCounts =
             durations("headwater_device_preparation_seconds", "Time to decode, cut out and resize a frame.")
@@ -66,7 +66,7 @@ report! {
         frame_faults: BTreeMap<&'static str, u64> =
             counters("headwater_device_frame_faults_total", "Missing frames.", "fault");
         frozen: bool = gauge("headwater_device_frozen", "1 while the camera is frozen, dark or covered.");
-        /// In the latest scan of a folder: `other_name`, `too_deep`, ...
+        /// Entries in the latest scan of the folder; reasons are `other_name`, `too_deep`, ...
         passed_over: BTreeMap<&'static str, u64> =
             gauges("headwater_device_passed_over_entries", "Entries of the folder passed over.", "reason");
         /// Kinds are `summary`, `not_in_view`, `features`, `gone`, `input`, `decided` and `batch`.
@@ -77,7 +77,7 @@ report! {
                 => |sent| by_kind(sent, |sent| sent.body_bytes),
             counters("headwater_device_payload_bytes_total", "Bytes of payloads.", "kind")
                 => |sent| by_kind(sent, |sent| sent.payload_bytes);
-        /// Milliseconds for which an answer waits for others now; 0 if each answer is sent at once.
+        /// Milliseconds for which an answer waits at most for a common message now; 0 if each answer is sent at once.
         batch_wait_ms: u64;
         /// By the kind of the answer: `summary`, `not_in_view`.
         batched: BTreeMap<&'static str, u64> =
@@ -95,16 +95,16 @@ report! {
             counters("headwater_device_messages_refused_total", "Messages refused.", "fault");
         /// Times that the broker had another birth or status than the device's, and both were published again.
         births_restored: u64 = counter("headwater_device_births_restored_total", "Births published again.");
-        /// Of the messages at `QoS` 1, birth and status included; the broker answers no others.
+        /// Only messages at `QoS` 1 count, birth and status included: the broker acknowledges no message at `QoS` 0.
         publications_refused: u64 =
             counter("headwater_device_publications_refused_total", "Messages that the broker refused.");
-        /// Samples whose answer waits for a batch count too.
+        /// Samples whose answers wait for a common message count too.
         kept_samples: u64 = gauge("headwater_device_memory_samples", "Unsettled samples in memory.");
         spooled: u64 = gauge("headwater_device_spool_samples", "Unsettled samples in the spool.");
         spool_bytes: u64 = gauge("headwater_device_spool_bytes", "Bytes of the spool.");
-        /// Messages of spooled answers, and of answers sent again from memory.
+        /// Messages marked late: spooled answers, answers sent again from memory, their features, and `gone` for given-up samples.
         late_sent: u64 = counter("headwater_device_late_messages_total", "Messages sent late.");
-        /// Only the id of such a sample is reported to the leader. An unreadable part of a segment counts as one sample.
+        /// Only the id of such a sample is reported to the leader. An unreadable segment, or an unreadable part of one, counts as one sample.
         given_up: BTreeMap<&'static str, u64> =
             counters("headwater_device_samples_given_up_total", "Samples given up.", "reason")
                 .from_zero(&GiveUpReason::LABELS);
@@ -133,7 +133,7 @@ pub struct Sent {
     pub messages: u64,
     /// Bytes of the bodies: scores, features, views, decisions. For a batch, of the scores alone.
     pub body_bytes: u64,
-    /// Bytes of bodies and headers.
+    /// Bytes of whole payloads: headers, bodies and names of frames.
     pub payload_bytes: u64,
 }
 
@@ -167,28 +167,29 @@ impl DeviceCounts {
 pub(crate) struct SharedReport {
     counts: Arc<Mutex<DeviceCounts>>,
     latest: Arc<Mutex<Latest>>,
-    /// Why the camera's frames answer nothing.
+    /// Reason for which no sample is answered with the camera's frames; `None` while samples are answered.
     pub(crate) frozen: watch::Sender<Option<String>>,
     /// Name of the device in log lines; unset before the start.
     device: Arc<OnceLock<DeviceId>>,
 }
 
-/// Values for the status page, each the latest one; times are `None` before the first event.
+/// The latest values for the status page, and the faults in a row; times are `None` before the first event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latest {
     /// Time of the latest capture.
     pub(crate) capture: Option<Instant>,
     /// Time of the leader's latest notice.
     pub(crate) notice: Option<Instant>,
-    /// Why the leader refuses the device, by its latest notice; `None` if it does not refuse the device.
+    /// Reason of the leader's latest notice for refusing the device; `None` if the leader does not refuse the device.
     pub(crate) refusal: Option<String>,
-    /// Why the latest trigger is not answered; `None` once a later one is, or the leader's account has put the device back.
+    /// Reason for which the latest trigger is not answered; `None` once a later trigger is answered, or once the leader's account has set
+    /// the newest id back.
     pub(crate) refused_trigger: Option<String>,
     /// Faults in a row, without a frame between them, of a camera that gives no frames.
     pub(crate) away_faults: u64,
     /// Size and format of the first frame.
     pub(crate) format: Option<String>,
-    /// Why no frames come now, such as a command that has ended; `None` while they come.
+    /// Reason for which no frames come now, such as a command that has ended; `None` while frames come.
     pub(crate) waits: Option<String>,
 }
 
@@ -198,27 +199,27 @@ impl SharedReport {
         self.device.get_or_init(|| id.clone());
     }
 
-    /// Name of the device for a log line: a process may have several devices.
+    /// Name of the device for a log line, since a process may have several devices; `None` before the start.
     pub(crate) fn device(&self) -> Option<DisplayValue<&DeviceId>> {
         self.device.get().map(display)
     }
 
-    /// Locks the report, briefly; never across an await.
+    /// Locks the counts. The lock must be short and must not be held across an await.
     pub(crate) fn lock(&self) -> MutexGuard<'_, DeviceCounts> {
         self.counts.lock()
     }
 
-    /// Why the camera's frames answer nothing; `None` where they answer.
+    /// Reason for which no sample is answered with the camera's frames; `None` while samples are answered.
     pub(crate) fn frozen(&self) -> Option<String> {
         self.frozen.borrow().clone()
     }
 
-    /// Locks the times, as briefly as the counts.
+    /// Locks the latest values. The lock must be short and must not be held across an await.
     pub(crate) fn latest(&self) -> MutexGuard<'_, Latest> {
         self.latest.lock()
     }
 
-    /// Counts a sample that is given up, and logs the first of each reason.
+    /// Counts a sample that is given up, and logs the first sample of each reason.
     pub(crate) fn count_given_up(&self, reason: GiveUpReason, detail: &str) {
         if count_first(&mut self.lock().given_up, reason.label()) {
             let reason = reason.label();
@@ -237,7 +238,7 @@ impl SharedReport {
         }
     }
 
-    /// The counts, with bytes and connections from the link and with the states that the latest values tell.
+    /// The counts, with bytes and connections from `link`, and with `frozen` and `is_refused` from the latest values.
     pub(crate) fn with_link(&self, link: &Link) -> DeviceCounts {
         let mut counts = self.lock().clone();
         (counts.wire_sent, counts.wire_received) = (link.wire().sent, link.wire().received);
@@ -256,7 +257,7 @@ fn by_kind(sent: &BTreeMap<&'static str, Sent>, read: fn(&Sent) -> u64) -> Vec<(
     sent.iter().map(|(kind, sent)| ((*kind).to_owned(), read(sent))).collect()
 }
 
-/// Counts an event by its label; true for the first with this label, which should be logged.
+/// Counts an event by its label; returns true for the first event with this label, which should be logged.
 pub(crate) fn count_first(counts: &mut BTreeMap<&'static str, u64>, label: &'static str) -> bool {
     let count = counts.entry(label).or_default();
     *count += 1;

@@ -1,4 +1,4 @@
-//! Runs the device section on views: a brief section at once, any other on a separate thread, off the async threads.
+//! Runs the device section on views: a brief section at once on the caller's thread, any other section on a separate thread.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -31,9 +31,9 @@ pub(crate) struct JobResult {
 
 /// The section and where it runs.
 pub(crate) enum SectionRunner {
-    /// On the caller's thread. The sender sends nothing; dropping it ends the results.
+    /// The section runs on the caller's thread. `results` sends nothing; its drop closes the channel of results.
     Inline { section: Box<DeviceSection>, results: Option<mpsc::Sender<JobResult>> },
-    /// On a thread. Once the runner is dropped, the thread ends after the queued jobs.
+    /// The section runs on a separate thread. Once the runner is dropped, the thread ends after the queued jobs.
     Thread(Arc<JobQueue>),
 }
 
@@ -101,7 +101,7 @@ impl SectionRunner {
         }
     }
 
-    /// True when one more view can be submitted without shedding another.
+    /// True when one more view can be submitted without shedding an older one.
     pub(crate) fn has_capacity(&self) -> bool {
         match self {
             Self::Inline { .. } => true,
@@ -109,7 +109,7 @@ impl SectionRunner {
         }
     }
 
-    /// Takes no more views; the results end after the queued jobs.
+    /// Lets the results end after the queued jobs. The caller must submit no more views.
     pub(crate) fn close(&mut self) {
         match self {
             Self::Inline { results, .. } => *results = None,
@@ -170,7 +170,7 @@ fn run(
 fn output(section: &mut DeviceSection, view: &[u8]) -> Result<TierOutput, String> {
     let outputs = section.run(view, 1).map_err(|error| error.to_string())?;
     let output = outputs.into_iter().next().ok_or("the section gave no output")?;
-    // The leader refuses scores that are not finite. The fault is in this section, so the device names it.
+    // The leader refuses scores that are not finite. The device reports them itself, since the fault is in its section.
     if !output.scores.iter().all(|score| score.is_finite()) {
         return Err("the section gave scores that are not finite".into());
     }

@@ -31,7 +31,7 @@ impl DeviceStatus {
         self.device.broker.identity.as_ref().and_then(ClientIdentity::certificate_state)
     }
 
-    /// Why the device is not connected to the broker; `None` while the device is connected.
+    /// Reason for which the device is not connected to the broker; `None` while the device is connected.
     fn broker_failure(&self) -> Option<String> {
         if self.link.is_connected() {
             return None;

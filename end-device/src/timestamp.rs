@@ -11,7 +11,7 @@ pub(crate) struct DeviceClock {
     start: Duration,
 }
 
-/// A point in time. The device's own clock never steps; the wall clock means the same after a restart.
+/// A point in time on two clocks: the device's own clock never steps, and the wall clock keeps its meaning over a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timestamp {
     /// Microseconds since the device's start.
@@ -69,7 +69,8 @@ impl Timestamp {
         self.own_us().saturating_sub_unsigned(ago_us)
     }
 
-    /// As [`Self::us_of`] for a past time; where the clock was set back since then, a time so long ago that no header has its age.
+    /// As [`Self::us_of`] for a past `unix_ms`. If `unix_ms` is in the future, since the clock was set back, the result is the time of the
+    /// year 1970: the age is unknown, and a header shows the largest age.
     pub(crate) fn us_of_past(self, unix_ms: u64) -> i64 {
         self.us_of(if unix_ms > self.unix_ms() { 0 } else { unix_ms })
     }
@@ -104,7 +105,7 @@ pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Time since the machine's start, with the time in which it was suspended.
+/// Time since the machine's start, suspended time included.
 #[cfg(target_os = "linux")]
 fn since_machine_start() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -112,7 +113,7 @@ fn since_machine_start() -> Duration {
     seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Time since the first call, without suspended time: outside Linux the standard library has no clock that counts it.
+/// Time since the first call, without suspended time, which no clock of the standard library counts outside Linux.
 #[cfg(not(target_os = "linux"))]
 fn since_machine_start() -> Duration {
     static FIRST: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);

@@ -53,7 +53,7 @@ const SEND_AGAIN_US: u64 = 2_000_000;
 const MAX_SENT_AGAIN: usize = 64;
 
 impl UnsettledAnswers {
-    /// Notes how many answers are kept; `waiting` is the number of those that wait for a common message.
+    /// Writes the numbers of kept answers to `counts`; `waiting` further answers wait for a common message.
     pub(crate) fn note(&self, waiting: usize, counts: &mut DeviceCounts) {
         counts.kept_samples = (self.memory.answers.len() + waiting) as u64;
         (counts.spooled, counts.spool_bytes) = (self.spool.len() as u64, self.spool.bytes());
@@ -65,7 +65,7 @@ impl UnsettledAnswers {
         self.spool_surplus(now);
     }
 
-    /// Keeps an answer that could not be sent. False when there is no spool from which to send it later.
+    /// Keeps an answer that could not be sent; returns false when the spool holds no answers (`max_bytes = 0`).
     pub(crate) fn keep_unsent(&mut self, answer: &Answer, now: Timestamp) -> bool {
         self.spool.put(answer, now, None);
         self.spool.holds_answers()
@@ -89,7 +89,7 @@ impl UnsettledAnswers {
         self.spool.put(answer, now, Some(answer.sent_us.saturating_add(self.memory.keep_us)));
     }
 
-    /// Moves all answers to the spool, as sent messages may never have arrived. Without a spool the answers stay in memory.
+    /// Moves all answers to the spool, since sent messages may never have arrived. Without a spool (`max_bytes = 0`) the answers stay in memory.
     pub(crate) fn disconnected(&mut self, now: Timestamp) {
         self.spool.disconnected();
         if self.spool.holds_answers() {
@@ -159,7 +159,8 @@ impl AnswerBuffer {
         }
     }
 
-    /// Counts a notice for the unsettled answers below its highest settled id, which it passes over; returns the samples to send again.
+    /// Counts a notice for the unsettled answers below the notice's highest settled id: the notice passes them over. Returns the samples to
+    /// send again, at most [`MAX_SENT_AGAIN`].
     pub(crate) fn passed_over(&mut self, notice: &SettledNotice, now_us: u64) -> Vec<SampleId> {
         let mut again = Vec::new();
         for (sample, answer) in self.answers.range_mut(..notice.account.highest) {

@@ -5,8 +5,9 @@
 //! | anything else: a bundle file |
 //! ```
 //!
-//! Hashes refuse random changes of a bundle, so a bundle is written from the parts. It must open, and its signature must verify. A changed
-//! bundle or its signature must be refused. A change is three bytes: a position (u16), and a value for exclusive or with the byte there.
+//! Hashes refuse random changes of a bundle, so a bundle is written from the parts. This bundle must open, and its signature must verify.
+//! After the changes the bundle must not open, or its signature must not verify. A change is three bytes: a position (u16), and a value
+//! for exclusive or with the byte at this position.
 
 #![no_main]
 

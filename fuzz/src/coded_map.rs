@@ -1,4 +1,4 @@
-//! Random bytes as a body, and as a map: a body that decodes must encode to the same bytes, and every map must survive its body.
+//! Random bytes as a body, and as a map: a decoded map must encode to the same body, and every map must survive its body.
 //!
 //! ```text
 //! | channels 1 B | height 1 B | width 1 B | spread 1 B | body or map |     see `table` for the spread
@@ -37,7 +37,7 @@ fn check_body(table: &ContextTable<'_>, body: &[u8]) {
     }
 }
 
-/// Input shorter than a map is filled up with zeros, longer input is cut; tail bits are cleared.
+/// `bytes` shorter than a map are filled up with zeros, longer `bytes` are cut; tail bits are cleared.
 fn check_map(table: &ContextTable<'_>, bytes: &[u8]) {
     let shape = table.shape();
     let mut map = bytes.to_vec();

@@ -1,4 +1,4 @@
-//! Random bytes as a journal: every valid line must survive writing and reading, and a leader must start with all of these.
+//! Random bytes as a journal: every valid line must survive writing and reading, and a leader must start with all valid lines.
 //!
 //! Lines end at a newline or a zero byte, as in the aggregator's reader. That reader itself is not run here, because it needs a file.
 

@@ -1,7 +1,7 @@
 //! Random bytes as a message. Binary: what decodes must encode to the same bytes. JSON: what reads must survive writing and reading.
 //!
 //! ```text
-//! | `{` ... | JSON, read as every message |
+//! | `{` ... | JSON, read as every message but those about policies |
 //! | limits 5 B | binary message |        one byte a limit: classes, feature bits, view bytes, bits of an edge's map, encodings
 //! ```
 

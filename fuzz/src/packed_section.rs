@@ -1,7 +1,7 @@
 //! Random bytes as a packed section: either refused, or run with equal results on every code path.
 //!
-//! Input shorter or longer than its header says is also run, padded with zeros or cut to that length. Otherwise only shapes that the
-//! seeds have would ever run.
+//! Bytes that are shorter or longer than their header says are also run, padded with zeros or cut to that length. Otherwise only shapes
+//! of the seeds would ever run.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Groups and clients for tests, with waits so long that a busy machine does not reach them.
+//! Groups and clients for tests. Their waits are so long that they do not end early on a busy machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use headwater_protocol::{Decision, Exit, GroupId, NetworkId, SampleId, SiteId, S
 use crate::shipped;
 use crate::waits::Waits;
 
-/// Longest wait of the tests: longer than every deadline of the tiers, so a test that reaches this limit has failed.
+/// Longest wait of a test for one event. It is longer than every deadline of the tiers, so a test that reaches it fails.
 pub const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
-/// The policy with waits that a busy machine does not reach, and without its promises, which a policy file cannot state.
+/// The policy with waits that do not end early on a busy machine, and without its promises, which a policy file cannot state.
 pub fn patient(policy: Policy) -> Policy {
     Policy { window_ms: 20_000, features_ms: 20_000, deadline_ms: 60_000, promises: Vec::new(), ..policy }
 }
 
-/// A network of the configuration that fits the shipped frames: with six slots, or one if a device decides alone.
+/// A network of the configuration that fits the shipped frames: with one slot if the configuration has the exit `device`, otherwise six.
 pub fn network(configuration: Configuration) -> TinyNetwork {
     let slots = if configuration.has(Exit::DEVICE) { 1 } else { 6 };
     let edges = match configuration {
@@ -42,7 +42,7 @@ pub fn network(configuration: Configuration) -> TinyNetwork {
     TinyNetwork { slots, edges, classes: 10, view: [3, 32, 32], policy, ..TinyNetwork::of(configuration) }
 }
 
-/// Site, group and broker of the tests.
+/// Settings of the group `tests/group` at a broker.
 ///
 /// # Panics
 /// Never: the names are valid.
@@ -67,7 +67,8 @@ pub fn shipped_group() -> InProcessSettings {
     group_at(embedded_broker(), shipped::bundle())
 }
 
-/// Settings of a group at `broker`, with the shipped frames and networks that fit them. The current network's policy gets long waits.
+/// Settings of a group at `broker` with the shipped frames and these networks, which must fit the frames. The policy of the current
+/// network gets long waits.
 pub fn group_at(broker: Endpoint, networks: impl Into<Networks>) -> InProcessSettings {
     let mut settings = InProcessSettings::new(site(broker), networks, shipped::frames());
     settings.policy = Some(patient(settings.networks.current().policy().clone()));
@@ -88,17 +89,18 @@ pub fn with_local_threshold(mut settings: InProcessSettings, threshold: f32) -> 
 /// Starts a group and waits until all services have found each other.
 ///
 /// # Panics
-/// When a service does not start in time.
+/// When a service does not start, or the services do not find each other in time.
 pub async fn start(settings: InProcessSettings) -> InProcessGroup {
     let group = InProcessGroup::start(settings).await.expect("every service starts");
     group.wait_until_ready(WAIT_LIMIT).await.expect("the services find each other");
     group
 }
 
-/// A group whose services run as programs, with the shipped frames. The journal, and the policy if one is given, are files in `folder`.
+/// A group whose services run as programs, with the shipped frames; no program is started. The journal, and the policy if one is given, are
+/// files in `folder`.
 ///
 /// # Panics
-/// When a program was not built, or `folder` cannot be written.
+/// When a program was not built, `folder` cannot be written, or there is no free port.
 pub fn programs(bundle: &Path, policy: Option<&Policy>, broker: Endpoint, folder: &Path) -> ProgramGroup {
     let mut site = site(broker);
     site.journal = Some(folder.join("journal.jsonl"));
@@ -119,7 +121,7 @@ pub fn programs(bundle: &Path, policy: Option<&Policy>, broker: Endpoint, folder
         .expect("a free port")
 }
 
-/// A client of the tests' group at a broker.
+/// A client of the group `tests/group` at a broker.
 ///
 /// # Panics
 /// When the broker does not answer in time.
@@ -145,7 +147,8 @@ pub async fn client_of(group: &InProcessGroup) -> GroupClient {
     client(group.settings.site.broker.clone(), network).await
 }
 
-/// Triggers samples in chunks of `in_flight`, each after the decisions of the chunk before, and returns the decisions in order.
+/// Triggers `samples`, whose ids must rise, in chunks of `in_flight`, each chunk once the chunk before is decided. Returns the decisions in
+/// the order of `samples`.
 ///
 /// # Panics
 /// When a decision does not come in time, or a second, different one comes.

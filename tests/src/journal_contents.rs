@@ -1,4 +1,4 @@
-//! Contents of a leader's journal.
+//! Samples in a leader's journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,28 +6,28 @@ use std::path::Path;
 use headwater_inference::leader::journal::Entry;
 use headwater_protocol::{Decision, Dropped, SampleId};
 
-/// Samples in a leader's journal.
+/// Samples in a leader's journal, by how they ended.
 #[derive(Debug, Default)]
 pub struct JournalContents {
-    /// Samples that were triggered, or of which a first message has come.
+    /// Samples that were opened by their first message, or triggered.
     pub opened: BTreeSet<SampleId>,
-    /// Decisions by sample.
+    /// Decisions by sample, without those that the broker refused.
     pub decided: BTreeMap<SampleId, Decision>,
     /// Dropped samples, each with its reason.
     pub dropped: BTreeMap<SampleId, Dropped>,
-    /// First and last ids of samples that ended before the last compaction, also of those whose lines are still there.
+    /// First and last ids of the ranges of closed samples that the last compaction wrote; empty without a compaction.
     pub closed: Vec<(SampleId, SampleId)>,
 }
 
 impl JournalContents {
-    /// Reads a journal. A file that does not exist is an empty journal.
+    /// Reads a journal. A file that cannot be read is an empty journal, and a damaged line is left out.
     ///
     /// # Panics
     /// When a sample was decided or dropped twice.
     pub fn read(journal: &Path) -> Self {
         let mut contents = Self::default();
         let text = std::fs::read(journal).unwrap_or_default();
-        // The last line may be incomplete: a leader may be writing it, or was killed as it wrote.
+        // The last line may be incomplete: the leader may be writing the line, or was killed while it wrote.
         for entry in text.split(|byte| *byte == b'\n').filter_map(|line| Entry::read_line(line).ok()) {
             match entry {
                 Entry::Opened(sample) => _ = contents.opened.insert(sample),
@@ -36,7 +36,7 @@ impl JournalContents {
                     assert!(before.is_none(), "decided twice: {before:?}");
                 }
                 Entry::Dropped { sample, reason } => {
-                    // The broker refused the result, so that nobody has the decision.
+                    // The broker refused the result, so nobody has received the decision.
                     if reason == Dropped::ResultRefused {
                         contents.decided.remove(&sample);
                     }

@@ -1,4 +1,4 @@
-//! Support for tests across the tiers: shipped data, settings of groups for tests, programs, brokers, and the leader's journal.
+//! Helpers for tests across the tiers: shipped data, groups, programs, brokers, the leader's journal, and whole sites.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

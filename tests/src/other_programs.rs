@@ -1,4 +1,4 @@
-//! Programs that are not ours: the broker Mosquitto, and a server that never answers.
+//! The broker Mosquitto, the library libfaketime, addresses on loopback, and a server that never answers.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -32,14 +32,14 @@ pub fn mosquitto_at(folder: &Path, address: &Endpoint) -> Program {
         .expect("the shipped configuration");
     let config = shipped.replace("listener 1883 127.0.0.1", &format!("listener {port} 127.0.0.1"))
         + &format!("\npersistence_location {}/\n", folder.display());
-    // Started as root, Mosquitto would change to a user who may not write into the test's folder.
+    // Without `user root`, a Mosquitto that root starts changes to a user who may not write into the test's folder.
     let config = config + "user root\n";
     let path = folder.join("mosquitto.conf");
     std::fs::write(&path, config).expect("the folder can be written");
     mosquitto_with(&path, address)
 }
 
-/// Starts Mosquitto with a configuration file, and waits until it listens at this address, which the file must name.
+/// Starts Mosquitto with a configuration file, which must name `address`, and waits until Mosquitto listens there.
 ///
 /// # Panics
 /// As [`mosquitto`].
@@ -52,7 +52,7 @@ pub fn mosquitto_with(config: &Path, address: &Endpoint) -> Program {
 /// Waits until Mosquitto listens at a port of loopback.
 ///
 /// # Panics
-/// When it does not in time.
+/// When nobody listens there in time.
 pub fn until_listens(port: u16) {
     let until = Instant::now() + WAIT_LIMIT;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -83,7 +83,7 @@ pub fn find_mosquitto() -> &'static str {
         .expect("mosquitto is installed by scripts/install/test-tools")
 }
 
-/// Path of libfaketime, which sets a program's wall clock; `None` if it is not installed (`scripts/install/test-tools`).
+/// Path of libfaketime, a library that sets the wall clock of a program; `None` if it is not installed (`scripts/install/test-tools`).
 pub fn find_faketime() -> Option<&'static str> {
     [
         "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -93,7 +93,7 @@ pub fn find_faketime() -> Option<&'static str> {
     .find(|path| Path::new(path).exists())
 }
 
-/// An address on loopback with a port where nobody listens. The port is held for this test's broker, so that nobody else gets it.
+/// An address on loopback with a port where nobody listens. The port is held until this process ends, so that no other program gets it.
 ///
 /// # Panics
 /// When there is no free port.
@@ -109,7 +109,7 @@ pub fn loopback(port: u16) -> Endpoint {
     Endpoint::mqtt("127.0.0.1", port).expect("a port above 0")
 }
 
-/// Starts a TCP server that accepts connections, reads, and never answers, and returns its URL.
+/// Starts a TCP server that accepts connections, reads, and never answers. Returns the URL of the server.
 ///
 /// # Panics
 /// When there is no free port.

@@ -1,4 +1,4 @@
-//! Our programs as a user starts them: their commands, their answers over HTTP, and their logs in files.
+//! Commands that start our programs as a user starts them, HTTP requests to the programs, and their logs in files.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,13 +14,12 @@ use tokio::time::{sleep, timeout};
 use crate::group::WAIT_LIMIT;
 use crate::shipped;
 
-/// Time between two checks of a log.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Longest wait for the bytes of an answer.
+/// Longest wait for the next bytes of an answer.
 const HTTP_LIMIT: Duration = Duration::from_secs(20);
 
-/// The command of a program.
+/// The command of one of our programs.
 ///
 /// # Panics
 /// When the program was not built.
@@ -28,7 +27,7 @@ pub fn command(program: &str) -> Command {
     Command::new(find_program(program).expect("the programs are built"))
 }
 
-/// The command of a service for the site `tests` and its group `group`.
+/// The command of a device agent or an aggregator for the group `tests/group`.
 ///
 /// # Panics
 /// As [`command`].
@@ -39,7 +38,7 @@ pub fn service(program: &str, broker: &Endpoint, bundle: &Path) -> Command {
     command
 }
 
-/// The command of a device for a slot of the group `tests/group`, with the shipped frames. Its id is `cam-0` in slot 0.
+/// The command of a device for a slot of the group `tests/group`, with the shipped frames. The device in slot 0 has the id `cam-0`.
 ///
 /// # Panics
 /// As [`command`].
@@ -50,7 +49,7 @@ pub fn device(slot: usize, broker: &Endpoint, bundle: &Path) -> Command {
     command
 }
 
-/// Answer of an HTTP server on loopback: head and body. Empty where nobody answers.
+/// Head and body of the answer of an HTTP server on loopback; empty if there is no answer.
 pub fn http(port: u16, request: &str, headers: &str, body: &[u8]) -> String {
     let head = format!(
         "{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n",
@@ -71,7 +70,7 @@ pub fn http(port: u16, request: &str, headers: &str, body: &[u8]) -> String {
 pub struct Log(PathBuf);
 
 impl Log {
-    /// The log `NAME.log` in a folder; the file is written once a program starts.
+    /// The log `NAME.log` in a folder. [`Log::start`] makes the file.
     pub fn new(folder: &Path, name: &str) -> Self {
         Self(folder.join(format!("{name}.log")))
     }
@@ -86,7 +85,7 @@ impl Log {
         Program::start(command).expect("the program starts")
     }
 
-    /// The whole log so far; empty if there is none.
+    /// The whole log so far; empty without a file.
     pub fn text(&self) -> String {
         std::fs::read_to_string(&self.0).unwrap_or_default()
     }
@@ -94,7 +93,7 @@ impl Log {
     /// Waits until a line of the log contains all of these parts, and returns the line.
     ///
     /// # Panics
-    /// When no line comes in time.
+    /// When no such line comes within [`WAIT_LIMIT`].
     pub async fn until(&self, parts: &[&str]) -> String {
         let logged = async {
             loop {

@@ -2,15 +2,16 @@
 
 use serde_json::Value;
 
-/// Keywords that restrict no value, or that are read together with another keyword.
+/// Keywords that restrict no value, or that [`mistakes`] checks after its loop over the keywords.
 const NOT_CHECKED: [&str; 8] =
     ["$schema", "$defs", "title", "description", "default", "format", "required", "prefixItems"];
 
-/// Lists where `value` breaks `schema`. `root` is the whole schema, in which references are looked up. A property that the schema does
-/// not name is a mistake too, although JSON Schema allows it: our schemas must name every field.
+/// Lists the rules of `schema` that `value` breaks; an empty list if `value` fits. References are looked up in `root`, the whole schema.
+/// Keywords beside a reference are not read. A property that the schema does not name is a mistake too, although JSON Schema allows it,
+/// since our schemas must name every field.
 ///
 /// # Panics
-/// If the schema has a keyword that this function does not know: no rule may go unchecked.
+/// For a keyword or a type that this function does not know, so that no rule goes unchecked.
 pub fn mistakes(root: &Value, schema: &Value, value: &Value) -> Vec<String> {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         let target =
@@ -98,7 +99,7 @@ pub fn mistakes(root: &Value, schema: &Value, value: &Value) -> Vec<String> {
     found
 }
 
-/// Schema for a field that is named by no property but matches a pattern of `patternProperties`.
+/// Schema of the first pattern of `patternProperties` that matches a field; `None` if no pattern matches.
 fn of_pattern<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let matches = |pattern: &str| regex::Regex::new(pattern).expect("a valid pattern").is_match(name);
     schema["patternProperties"]

@@ -37,7 +37,7 @@ pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// Pixels of each slot's view of one sample; `None` for a slot that does not see the sample.
+/// Pixels of the view of each slot, for one sample; `None` for a slot that does not see the sample.
 ///
 /// # Panics
 /// When a shipped frame is broken.

@@ -1,14 +1,14 @@
-//! Functions with which the tests' clients wait. Each returns when its event has come, or fails after the client's `wait_limit`.
+//! Waits of a client for events of its group. Each returns when the event has come, and fails after the client's `wait_limit`.
 
 use std::collections::BTreeMap;
 
 use headwater_group::{GroupClient, GroupError};
 use headwater_protocol::{Decision, SampleId, Settled, SlotSet};
 
-/// Functions by which a client waits for decisions, for the leader's account, and for the leader and devices to be up.
+/// Waits of a client for decisions, for the leader's account, and for the leader and devices to be up.
 #[expect(async_fn_in_trait, reason = "the tests await every future on the task that made the future")]
 pub trait Waits {
-    /// The client itself.
+    /// The client that waits.
     fn client(&mut self) -> &mut GroupClient;
 
     /// Triggers one sample and waits for its decision.
@@ -21,7 +21,7 @@ pub trait Waits {
         self.client().wait_for(&expected, |client| client.account().decision(sample).cloned()).await
     }
 
-    /// Waits until each of the samples has a decision.
+    /// Waits until each of the samples has a decision, and returns the decisions.
     ///
     /// # Errors
     /// As [`GroupClient::wait_for`].
@@ -37,7 +37,7 @@ pub trait Waits {
         self.client().wait_for(&expected, decided).await
     }
 
-    /// Waits until the leader's account fulfils a condition.
+    /// Waits until the leader's account fulfils a condition, and returns the account.
     ///
     /// # Errors
     /// As [`GroupClient::wait_for`].

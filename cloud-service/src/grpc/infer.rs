@@ -59,7 +59,7 @@ async fn ask(shared: &Shared, call: &mut GrpcCall) -> Result<ModelInferResponse,
     })
 }
 
-/// The body of the HTTP interface that asks the same by binary tensors, and the length of its JSON part.
+/// The request as a body of the HTTP interface with binary tensors, and the length in bytes of the body's JSON part.
 fn http_body(request: ModelInferRequest) -> Result<(Vec<u8>, usize), Refusal> {
     let (inputs, found) = (request.inputs.len(), request.raw_input_contents.len());
     if found != 0 && found != inputs {
@@ -69,12 +69,12 @@ fn http_body(request: ModelInferRequest) -> Result<(Vec<u8>, usize), Refusal> {
     }
     let (mut raw, mut tensors) = (request.raw_input_contents.into_iter(), Vec::new());
     let inputs = request.inputs.into_iter().map(|mut input| -> Result<Value, Refusal> {
-        // Any other shape is refused, however long it is.
+        // The reader refuses every shape of so many dimensions, so the rest of the shape is not needed.
         input.shape.truncate(MAX_FIELDS);
         let mut parameters = json_parameters(input.parameters);
         let values = byte_values(&input.name, input.contents.unwrap_or_default())?;
         let (raw, values) = (raw.next(), Some(values).filter(|values| !values.is_empty()));
-        // With an empty `data` beside the binary tensor the reader refuses values in two places.
+        // A request with values in both places gets an empty `data` beside the binary tensor, which the reader refuses.
         let data = (raw.is_some() && values.is_some()).then(|| json!([]));
         if let Some(tensor) = raw.or(values) {
             parameters.insert("binary_data_size".into(), tensor.len().into());
@@ -104,7 +104,7 @@ fn http_body(request: ModelInferRequest) -> Result<(Vec<u8>, usize), Refusal> {
     Ok((body, head_bytes))
 }
 
-/// The parameters that are given, at most [`MAX_FIELDS`]. The reader knows fewer names, so it refuses the rest by name.
+/// The parameters that have a value, at most [`MAX_FIELDS`]: the reader knows fewer names, and refuses every other name.
 fn json_parameters(parameters: BTreeMap<String, InferParameter>) -> Map<String, Value> {
     let value = |choice| match choice {
         ParameterChoice::BoolParam(value) => Value::from(value),
@@ -118,7 +118,7 @@ fn json_parameters(parameters: BTreeMap<String, InferParameter>) -> Map<String, 
     given.take(MAX_FIELDS).collect()
 }
 
-/// The values of a tensor that is no binary one, whichever type they have, as those of a binary one: every input has bytes or booleans.
+/// The values of `contents`, whichever type they have, as the bytes of a binary tensor: every input has bytes or booleans.
 fn byte_values(name: &str, contents: InferTensorContents) -> Result<Bytes, Refusal> {
     let InferTensorContents { bool_contents, int_contents, int64_contents, uint_contents, uint64_contents } =
         contents;
@@ -136,7 +136,7 @@ fn byte_values(name: &str, contents: InferTensorContents) -> Result<Bytes, Refus
     values.enumerate().map(byte).collect()
 }
 
-/// The time of a header `grpc-timeout`: up to eight digits and a unit.
+/// The time of a header `grpc-timeout`: up to eight digits and a unit; `None` for any other text.
 fn time(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let number: u32 = digits.parse().ok().filter(|_| digits.len() <= 8)?;

@@ -28,8 +28,8 @@ const SERVICE: &str = "/inference.GRPCInferenceService/";
 /// Header of a call whose message may be compressed.
 const ENCODING: &str = "grpc-encoding";
 
-/// Fields of a message, its tensors and parameters among them; more than any has. An empty tensor is two bytes of the message, and takes
-/// hundreds once it is decoded.
+/// Most fields of a message, tensors and parameters included; no valid message has so many. An empty tensor is two bytes of the message, and
+/// takes hundreds of bytes once it is decoded.
 const MAX_FIELDS: usize = 64;
 
 /// Methods that everybody may call who gets a connection.
@@ -78,7 +78,7 @@ async fn answer_call(shared: &Shared, call: &mut GrpcCall) -> Result<Vec<u8>, Re
         "ModelInfer" => infer::answer(shared, call).await?.encode_to_vec(),
         "ModelStatistics" => {
             let messages::ModelStatisticsRequest { name, version } = read(shared, call).await?;
-            // Without a name the statistics of all models, which are one.
+            // A call without a name asks for the statistics of all models, and there is one model.
             if !name.is_empty() {
                 check_model(shared, &name, &version)?;
             }
@@ -116,7 +116,7 @@ async fn receive(shared: &Shared, call: &mut GrpcCall) -> Result<(Bytes, bool), 
     })
 }
 
-/// Decodes a message that was sent, as [`Message::decode`] does, but for messages of too many fields.
+/// Decodes a message that was sent, as [`Message::decode`] does, and refuses messages of more than [`MAX_FIELDS`] fields.
 fn decode<M: Message + Default>(
     shared: &Shared,
     headers: &HeaderMap,
@@ -144,12 +144,12 @@ fn decode<M: Message + Default>(
     Ok(decoded)
 }
 
-/// Checks the model of a call; an empty version is any.
+/// Checks the model of a call; an empty version stands for the only version.
 fn check_model(shared: &Shared, name: &str, version: &str) -> Result<(), Refusal> {
     shared.check_model_version(name, if version.is_empty() { VERSION } else { version })
 }
 
-/// The message that says the same as an answer over HTTP.
+/// The gRPC message with the fields of an answer over HTTP.
 fn message<M: Message + DeserializeOwned>(answer: Value) -> Vec<u8> {
     let message: M = serde_json::from_value(answer).expect("answers have the fields of their messages");
     message.encode_to_vec()

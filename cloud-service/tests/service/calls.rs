@@ -59,7 +59,6 @@ impl Direct {
         Self::with("").await
     }
 
-    /// Counts of the model.
     pub(crate) fn counts(&self) -> ModelCounts {
         self.state.report().models.remove(&self.bundle.network_id()).unwrap()
     }
@@ -86,7 +85,7 @@ impl Direct {
         self.ask(infer(&request(seed, samples)).map(Body::from)).await
     }
 
-    /// Logits of the same samples, from running the section directly.
+    /// Logits of the samples made from `seed`, from running the section directly.
     pub(crate) fn expected(&self, seed: u8, samples: usize) -> Vec<f32> {
         let engine = headwater_inference::engine::TractEngine::new();
         let mut section = CloudSection::load(&self.bundle, &engine).unwrap();

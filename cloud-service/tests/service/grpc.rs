@@ -87,7 +87,7 @@ impl Client {
     }
 }
 
-/// An answer has its length before it, a refusal has no message.
+/// Position of the message in the body: five bytes (flag and length) come before an answer, and a refusal has no message.
 fn message_start(trailers: &HeaderMap) -> usize {
     if trailers["grpc-status"] == "0" { 5 } else { 0 }
 }
@@ -341,7 +341,7 @@ async fn a_peer_that_does_not_speak_http_2_is_closed_and_nobody_else() {
         let mut peer = TcpStream::connect(service.grpc_addr().unwrap()).await.unwrap();
         peer.write_all(bytes).await.unwrap();
         let mut answer = Vec::new();
-        // An end, or a reset; what the server may have said before does not matter.
+        // The connection ends or is reset; an answer of the server before that does not matter.
         let _ended = peer.read_to_end(&mut answer).await;
     }
     let _: ModelInferResponse = client.call("ModelInfer", &infer_request(1, 1, true)).await.answer();

@@ -6,14 +6,13 @@ use headwater_inference::bundle::SectionBytes;
 use headwater_inference::engine::{Engine, EngineError, Input, Outputs, Section, TractEngine};
 use tokio::sync::watch;
 
-/// Controls the model thread.
 #[derive(Clone)]
 pub(crate) struct ModelControl(Arc<Shared>);
 
 struct Shared {
     mode: Mutex<Mode>,
     changed: Condvar,
-    /// Batches that have entered the model since the last call of `stop`; loading the section runs one batch too.
+    /// Number of batches that have entered the model since the last call of `stop`; loading the section runs one batch too.
     entered: watch::Sender<u32>,
 }
 

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::calls::{infer, over_http, request};
 
-/// Longer than any step of a program takes on a busy machine.
+/// Limit of each wait: longer than any step of a program takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A new folder, and a bundle in it.
@@ -100,7 +100,6 @@ impl Running {
         Self { child, log, address: ([127, 0, 0, 1], 0).into() }
     }
 
-    /// Waits until the program serves.
     fn serving(mut self) -> Self {
         let line = self.log_line("serving");
         self.address = line["addr"].as_str().unwrap().parse().unwrap();
@@ -151,7 +150,7 @@ async fn sighup_is_answered_by_a_line_and_ends_nothing() {
 fn sighup_ends_no_program_that_still_starts() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("zeros.hwb");
-    // No bundle, but large enough that reading it takes a while.
+    // The file is no bundle, but so large that reading it takes a while.
     std::fs::File::create(&bundle).unwrap().set_len(MAX_BUNDLE_BYTES).unwrap();
     let mut cloud = Running::spawn(&["--bundle", bundle.to_str().unwrap()]);
     let status = format!("/proc/{}/status", cloud.child.id());

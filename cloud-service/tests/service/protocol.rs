@@ -92,7 +92,7 @@ async fn an_unknown_model_or_endpoint_is_not_found() {
     let long = cloud.get(&format!("/v2/{}", "x".repeat(5000))).await.json()["error"].to_string();
     assert!(long.len() < 200, "{long}");
     assert_eq!(cloud.get("/v2/models/head%77ater").await.status, StatusCode::OK);
-    // The last is percent-encoded, but not UTF-8.
+    // The name in the second path is percent-encoded, but not UTF-8.
     for path in ["/v2/models/other/infer", "/v2/models/%ff/infer", "/v2/models/headwater/versions/2/infer"] {
         let (mut parts, body) = infer(&request(1, 1)).map(Body::from).into_parts();
         parts.uri = path.parse().unwrap();
@@ -151,7 +151,6 @@ async fn an_endpoint_of_another_method_names_its_methods() {
     assert_eq!(head("/v2/models/headwater/infer").await.status, StatusCode::METHOD_NOT_ALLOWED);
 }
 
-/// A change of a request in JSON.
 type Change = fn(&mut Value);
 
 #[tokio::test]
@@ -284,7 +283,7 @@ async fn a_body_whose_encoding_is_unknown_damaged_or_too_large_is_refused() {
         let mut empty = empty.map(Body::from);
         empty.headers_mut().insert(CONTENT_ENCODING, encoding.parse().unwrap());
         cloud.ask(empty).await.is_refused(400, "malformed");
-        // 1 MB of zeros is 1 kB.
+        // One MB of zeros takes about one kB when it is compressed.
         let bomb = infer(&request(1, 1)).map(|_| Bytes::from(vec![0; 1_000_000]));
         cloud.ask(encoded(bomb, encoding)).await.is_refused(413, "oversize");
     }

@@ -14,7 +14,7 @@ use crate::lifecycle::start;
 
 /// An address that holds no slow connection.
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// Longer than an answer takes on a busy machine.
+/// Limit of each wait: longer than an answer takes on a busy machine.
 const WAIT: Duration = Duration::from_secs(30);
 /// Time between two requests until one is answered.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -24,7 +24,7 @@ pub struct Cascade<'a> {
     pub exits: &'a [Exit],
     /// Rule, temperature and threshold of each exit.
     pub policy: &'a Policy,
-    /// Share of each class in training; answers a sample without a view.
+    /// Share of each class in training; the most frequent class answers a sample without a view.
     pub class_prior: &'a [f32],
 }
 
@@ -38,7 +38,7 @@ pub struct ExitAnswer {
 }
 
 impl Cascade<'_> {
-    /// The answer to a sample with views in `present` slots; `input` gives the input of an exit.
+    /// The answer to a sample with views in `present` slots. `input` gives the [`ExitInput`] of an exit.
     ///
     /// # Panics
     /// When the network has no exit.
@@ -53,8 +53,8 @@ impl Cascade<'_> {
         in_front.find(|answer| answer.assessment.leaves).unwrap_or_else(|| answer(last))
     }
 
-    /// Largest `claim_above` at which the answer to a sample with views in `present` slots is claimed; infinite if it always is, or never.
-    /// A sample without a view is claimed as [`Policy::no_answer`] says.
+    /// Largest `claim_above` at which the answer to a sample with views in `present` slots is claimed: `INFINITY` if it is always claimed,
+    /// `NEG_INFINITY` if never. [`Policy::no_answer`] says whether the answer to a sample without a view is claimed.
     pub fn claimed_up_to(&self, present: u32, answer: &ExitAnswer) -> f32 {
         let is_last = self.exits.last() == Some(&answer.exit);
         match (present, self.policy.no_answer) {

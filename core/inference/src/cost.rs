@@ -1,4 +1,4 @@
-//! Bytes that one sample of a network costs on each link. They are counted here and nowhere else.
+//! Bytes that one sample of a network costs on each link.
 
 use headwater_protocol::{HEADER_BYTES, ScoreEncoding};
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub struct LinkBytes {
     pub scores_bytes: usize,
     /// Bytes of the map that a device sends, `f * o / 8` for signs; a coded map has at most this many.
     pub features_bytes: usize,
-    /// Bytes of our header, which every binary message has.
+    /// Bytes of the header of a binary message.
     pub header_bytes: usize,
     /// Bytes of the scores and the map of one edge; 0 without edges.
     pub edge_bytes: usize,
@@ -73,7 +73,7 @@ impl DeviceBody {
         (self.always * views + self.unsure * unsure) as f64 / views.max(1) as f64
     }
 
-    /// As [`DeviceBody::mean`] for coded maps; `coded_bytes` is the sum over the maps of the unsure views.
+    /// As [`DeviceBody::mean`] for coded maps; `coded_bytes` is the sum of the bytes of the unsure views' coded maps.
     pub fn mean_of_coded(&self, views: usize, unsure: usize, coded_bytes: f64) -> f64 {
         let others = self.always * views + (self.unsure - self.map) * unsure;
         (others as f64 + coded_bytes) / views.max(1) as f64

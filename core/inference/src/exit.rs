@@ -47,9 +47,9 @@ impl<'a> ExitInput<'a> {
 pub struct Assessment {
     /// The most likely class; the lowest if several are equally likely.
     pub class: u16,
-    /// One minus the uncertainty under the policy's rule, in `[0, 1]`.
+    /// One minus the uncertainty under the policy's rule, in `[0, 1]`; 0 if the uncertainty is not defined.
     pub confidence: f32,
-    /// Whether the uncertainty is at or below the threshold.
+    /// True when the uncertainty is at or below the threshold.
     pub leaves: bool,
 }
 
@@ -63,7 +63,7 @@ impl Assessment {
 impl ExitPolicy {
     /// Class and confidence of an input, and whether its sample leaves.
     ///
-    /// Logits that include a NaN or `+inf` never leave and have confidence 0. Allocates nothing.
+    /// A sample for which [`ExitPolicy::uncertainty`] is `None` never leaves and has confidence 0. Allocates nothing.
     pub fn assess(&self, input: ExitInput<'_>) -> Assessment {
         let class = argmax(input.logits);
         match self.uncertainty(input) {
@@ -82,8 +82,8 @@ impl ExitPolicy {
 
     /// Uncertainty of an input in `[0, 1]`: the number that [`ExitPolicy::assess`] compares with the threshold.
     ///
-    /// `None` when the logits include a NaN or `+inf`, when there are none, and for a learned rule without weights, which [`Policy::check`]
-    /// refuses. Such a sample never leaves.
+    /// `None` when a logit is NaN or `+inf`, when no logit is finite, and for a learned rule without weights, which [`Policy::check`]
+    /// refuses.
     ///
     /// [`Policy::check`]: crate::policy::Policy::check
     pub fn uncertainty(&self, input: ExitInput<'_>) -> Option<f32> {
@@ -98,7 +98,8 @@ impl ExitPolicy {
         (!value.is_nan()).then_some(value.clamp(0.0, 1.0) as f32)
     }
 
-    /// Calibrated probability of each class: softmax of the logits divided by the temperature. Empty if the logits include a NaN or `+inf`.
+    /// Calibrated probability of each class: softmax of the logits divided by the temperature. Empty if a logit is NaN or `+inf`,
+    /// or no logit is finite.
     pub fn probabilities(&self, logits: &[f32]) -> Vec<f32> {
         let exponents = Exponents::new(logits, f64::from(self.temperature.get()));
         let sum = exponents.sum();
@@ -108,7 +109,7 @@ impl ExitPolicy {
         exponents.iter().map(|x| (x.exp() / sum) as f32).collect()
     }
 
-    /// Inputs of the rule `learned` at this temperature; `None` if the logits include a NaN or `+inf`, or there are none.
+    /// Inputs of the rule `learned` at this temperature; `None` if a logit is NaN or `+inf`, or no logit is finite.
     pub fn learned_inputs(&self, input: ExitInput<'_>) -> Option<LearnedInputs> {
         let softmax = Softmax::of(&Exponents::new(input.logits, f64::from(self.temperature.get())))?;
         (!softmax.sum.is_nan()).then(|| LearnedInputs::new(&softmax, input))
@@ -146,7 +147,7 @@ struct Exponents<'a> {
 }
 
 impl<'a> Exponents<'a> {
-    /// The maximum skips NaN, and is `-inf` when there are no logits.
+    /// `max` skips NaN, and is `-inf` when there are no logits.
     fn new(logits: &'a [f32], temperature: f64) -> Self {
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         Self { logits, max, temperature }
@@ -263,9 +264,8 @@ mod tests {
         }
     }
 
-    /// Uncertainty of class probabilities in `[0, 1]` under a rule, from the rule's definition. NaN if a probability is NaN.
-    ///
-    /// A single class is always certain: 0. [`ExitPolicy::assess`] gives the same from logits in one pass.
+    /// Uncertainty of class probabilities under a rule, in `[0, 1]`, from the rule's definition. NaN if a probability is NaN; 0 for a single
+    /// class.
     fn uncertainty(rule: ExitRule, probabilities: &[f32]) -> f32 {
         if probabilities.iter().any(|p| p.is_nan()) {
             return f32::NAN;

@@ -1,6 +1,6 @@
 //! The decision path: bundle, engines, aggregation, exit rule, and the decision state machine.
 //!
-//! Pure: opens no socket, reads no clock and no environment, starts no thread.
+//! The crate opens no socket, reads no clock and no environment, and starts no thread.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!
@@ -14,7 +14,7 @@
 //! ground          manifest  regular_file
 //! ```
 
-// A new variant of our enums must not fall into an arm for the rest.
+// A match on an enum must name every variant, so that no new variant is overlooked.
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod aggregate;

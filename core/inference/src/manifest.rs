@@ -1,7 +1,7 @@
 //! `network.json`: the manifest of a trained network.
 //!
 //! The manifest has everything that a tier needs to run its part: labels, shapes, encodings, sections. The network id is the SHA-256 of
-//! its bytes as stored, so tiers with the same id agree on all of it.
+//! the file as stored, so tiers with the same id agree on the whole manifest.
 
 mod check;
 
@@ -29,7 +29,8 @@ pub struct NetworkManifest {
     pub configuration: Configuration,
     /// Class names; their number is the number of classes.
     pub labels: Vec<String>,
-    /// Share of each class in the training part; the sum is 1. The most frequent class answers samples that no device saw.
+    /// Share of each class in the training part; the sum is 1. The policy may let the most frequent class answer samples that no
+    /// device saw.
     pub class_prior: Vec<f32>,
     /// Conversion of a frame to the input of a device section.
     pub preprocessing: Preprocessing,
@@ -117,7 +118,7 @@ pub struct Preprocessing {
     pub width: u32,
     /// Conversion of a pixel to a number.
     pub scale: PixelScale,
-    /// Fit of a frame or its region into the view; absent where it is stretched.
+    /// Fit of a frame or its region into the view; `None` if it is stretched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<Fit>,
     /// For each slot, the region of its frames; empty for whole frames.
@@ -147,7 +148,7 @@ pub struct ScoreLevels {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureMap {
-    /// Filters of the last block (`f`).
+    /// Number of channels: filters of the last block (`f`), or colour planes of a view.
     pub channels: u32,
     /// Number of rows.
     pub height: u32,
@@ -238,7 +239,7 @@ pub enum InputKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SectionOutput {
-    /// Name of the ONNX output: `scores`, `features` or `logits`.
+    /// Name of the ONNX output: `scores`, `features` or `logits`; with an index for a further exit, such as `logits.1`.
     pub name: String,
     /// Kind of the elements.
     pub kind: OutputKind,
@@ -293,7 +294,7 @@ impl NetworkManifest {
         }
     }
 
-    /// The section of that name.
+    /// The section of that name; `None` if the network has none.
     pub fn section(&self, name: &str) -> Option<&SectionManifest> {
         self.sections.iter().find(|section| section.name == name)
     }
@@ -303,7 +304,7 @@ impl NetworkManifest {
         self.scores.bytes(self.classes())
     }
 
-    /// Whether devices send their maps entropy-coded.
+    /// True when devices send their maps entropy-coded.
     pub fn codes_features(&self) -> bool {
         self.sections.iter().any(|section| section.contexts_sha256.is_some())
     }
@@ -343,17 +344,17 @@ impl Configuration {
         }
     }
 
-    /// Whether the configuration has this exit.
+    /// True when the configuration has this exit; false for a further exit of a word, such as `cloud.1`.
     pub fn has(self, exit: Exit) -> bool {
         self.exits().contains(&exit)
     }
 
-    /// Whether devices run a section. Devices without a section send their views.
+    /// True when devices run a section. Devices without a section send their views.
     pub const fn has_device_section(self) -> bool {
         !matches!(self, Self::A)
     }
 
-    /// Whether devices send their map unasked, because no exit outside the device decides before the map is needed.
+    /// True when devices send their map unasked, because no exit outside the device decides before the map is needed.
     pub const fn pushes_maps(self) -> bool {
         matches!(self, Self::A | Self::B | Self::D)
     }
@@ -365,7 +366,7 @@ impl Configuration {
 }
 
 impl FeatureEncoding {
-    /// Whether bytes of the right length are a valid map: floats must be finite.
+    /// True when bytes of the right length are a valid map: every float is finite.
     pub fn takes(self, bytes: &[u8]) -> bool {
         let finite = |four: &[u8]| four.try_into().is_ok_and(|four| f32::from_le_bytes(four).is_finite());
         self != Self::F32 || bytes.chunks(4).all(finite)

@@ -47,11 +47,11 @@ pub struct Policy {
     /// Result of a sample that no exit answers.
     #[serde(skip_serializing_if = "NoAnswer::is_undecided")]
     pub no_answer: NoAnswer,
-    /// Least confidence of an answer that no exit was sure of, at the last exit or at the exit that answers in its place; below it the
-    /// sample is undecided. `None` claims every answer. A sample that an exit is sure of is always claimed.
+    /// Least confidence at which an answer of which no exit was sure is claimed; below it the sample is undecided. `None` claims every
+    /// answer. An answer of which an exit was sure is always claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim_above: Option<Confidence>,
-    /// Bounds on the loss of the exits; empty if nothing is promised. Promises are no values of the policy, and its id does not cover them.
+    /// Bounds on the loss of the exits; empty if nothing is promised. The policy's id does not cover promises.
     #[serde(skip)]
     pub promises: Vec<Promise>,
 }
@@ -203,7 +203,7 @@ impl TryFrom<RawThreshold> for Threshold {
 pub struct ExitThreshold(f32);
 
 impl ExitThreshold {
-    /// Every sample leaves.
+    /// Every sample leaves whose uncertainty is defined.
     pub const ALWAYS: Self = Self(1.0);
     /// Only a sample with an uncertainty of 0 leaves.
     pub const ONLY_CERTAIN: Self = Self(0.0);
@@ -252,7 +252,7 @@ impl Temperature {
     }
 }
 
-/// The number of each type, and its reading from JSON by the type's `new`.
+/// Gives each type a function `get`, and reads it from JSON through its function `new`.
 macro_rules! checked_numbers {
     ($($number:ident),+) => {$(
         impl $number {
@@ -284,8 +284,8 @@ impl Policy {
         PolicyId(std::array::from_fn(|i| hash[i]))
     }
 
-    /// This policy's exits and promises with the waits and `no_answer` of another policy, and with its `claim_above` unless this policy has
-    /// one.
+    /// This policy's exits and promises with the waits and `no_answer` of another policy, and the `claim_above` of the other policy if
+    /// this policy has none.
     #[must_use]
     pub fn with_waits_of(self, other: &Self) -> Self {
         let Self { window_ms, features_ms, deadline_ms, late_ms, no_answer, .. } = *other;
@@ -293,8 +293,8 @@ impl Policy {
         Self { window_ms, features_ms, deadline_ms, late_ms, no_answer, claim_above, ..self }
     }
 
-    /// Whether an answer that no exit was sure of is claimed as the sample's class. Under the rule `learned` the confidence says nothing of
-    /// the answer itself, so none is claimed while `claim_above` is more than 0.
+    /// True when an answer of which no exit was sure is claimed as the sample's class. Under the rule `learned` the confidence says nothing
+    /// about the answer's class, so no such answer is claimed while `claim_above` is more than 0.
     pub fn claims(&self, exit: Exit, confidence: f32) -> bool {
         let is_of_answer = self.of(exit).rule != ExitRule::Learned;
         let least = self.claim_above.unwrap_or(Confidence::NONE);
@@ -312,7 +312,7 @@ impl Policy {
         self.exits.get(exit).unwrap_or(&ExitPolicy::DEFAULT)
     }
 
-    /// Rule, temperature and threshold of an exit, to be changed.
+    /// Rule, temperature and threshold of an exit, to be changed; the default is added if the policy does not state the exit.
     pub fn of_mut(&mut self, exit: Exit) -> &mut ExitPolicy {
         self.exits.get_or_insert_with(exit, ExitPolicy::default)
     }

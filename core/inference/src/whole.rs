@@ -197,9 +197,9 @@ fn device_classes(devices: &[Option<TierOutput>]) -> impl Iterator<Item = u16> {
 struct MapBatch {
     /// Maps, `[samples seen, sources, bytes of a map]`; zeros for an absent source.
     maps: Vec<u8>,
-    /// Whether each source has a map, `[samples seen, sources]`.
+    /// True for each source that has a map, `[samples seen, sources]`.
     presence: Vec<bool>,
-    /// For every sample: whether a source sees the sample.
+    /// True for each sample that at least one source sees, `[samples]`.
     seen: Vec<bool>,
 }
 

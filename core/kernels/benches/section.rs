@@ -1,8 +1,8 @@
 //! Time of a packed section on every code path of this processor, one thread:
 //! `cargo bench --profile release -p headwater-kernels --features std --bench section`.
 //!
-//! After `--` the first word selects rows and the second word code paths: those whose names contain the word. `--runs=N` makes N runs
-//! and measures nothing, for programs that count instructions.
+//! After `--`, the first word selects the rows and the second word the code paths whose names contain the word. `--runs=N` makes N runs
+//! of each row on each code path and measures nothing, for programs that count instructions.
 //!
 //! Each of 15 rounds runs every code path for 30 ms; the table shows the median of the rounds, in microseconds a view. Weights are random;
 //! the time does not depend on them. For a comparison with other engines see the bench `device_sections` of `headwater-training`.

@@ -22,15 +22,14 @@ enum Instructions {
 
 /// Code that is compiled once for each set of instructions.
 pub(crate) trait PathCode {
-    /// Result of the code.
     type Output;
 
-    /// The code; implementations are `#[inline(always)]`, so that the instructions of `S` are allowed in them.
+    /// Runs the code. Implementations are `#[inline(always)]`, so that they are compiled with the instructions of `S`.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
 impl CodePath {
-    /// The instructions that the program was compiled for.
+    /// The path with the instructions that the program was compiled for.
     pub const PORTABLE: Self = Self { instructions: Instructions::Portable, is_low_memory: false };
 
     /// The same instructions, with the least memory for weights and scratch instead of the least time.
@@ -43,7 +42,7 @@ impl CodePath {
         self.is_low_memory
     }
 
-    /// The code paths that this processor can run, slowest first. Instructions beyond the target's need the feature `std`.
+    /// The code paths of least time that this processor can run, slowest first. Instructions beyond the target's need the feature `std`.
     pub fn available() -> impl DoubleEndedIterator<Item = Self> {
         use Instructions::{Avx2, Avx512, Neon, Portable};
         let all = [Portable, Neon, Avx2, Avx512].into_iter();
@@ -54,7 +53,7 @@ impl CodePath {
             Avx2 => x86::has_avx2(),
             #[cfg(all(target_arch = "x86_64", feature = "std"))]
             Avx512 => x86::has_avx512(),
-            // Other processors, and programs that cannot detect instructions.
+            // Other processors lack these instructions; without `std` a program cannot detect them.
             #[cfg(not(all(target_arch = "x86_64", feature = "std")))]
             Avx2 | Avx512 => false,
         });
@@ -66,7 +65,7 @@ impl CodePath {
         Self::available().next_back().unwrap_or(Self::PORTABLE)
     }
 
-    /// Name in reports.
+    /// Name of the instructions, for reports. The path of least memory has the same name.
     pub const fn name(self) -> &'static str {
         match self.instructions {
             Instructions::Portable => "portable",
@@ -76,12 +75,12 @@ impl CodePath {
         }
     }
 
-    /// Whether one instruction looks up many bytes (`pshufb`, NEON `tbl`).
+    /// True if one instruction looks up many bytes (`pshufb`, NEON `tbl`).
     pub(crate) fn has_byte_lookup(self) -> bool {
         self.instructions != Instructions::Portable
     }
 
-    /// Whether one instruction counts the bits of eight words (VPOPCNTDQ).
+    /// True if one instruction counts the bits of eight words (VPOPCNTDQ).
     pub(crate) fn has_word_popcount(self) -> bool {
         self.instructions == Instructions::Avx512
     }

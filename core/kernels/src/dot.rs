@@ -6,7 +6,7 @@
 /// count.
 ///
 /// # Panics
-/// When a vector has fewer than `len` values, or `len` is above `i32::MAX`.
+/// If a vector has fewer than `len` bits, or `len` is above `i32::MAX`.
 #[inline(always)]
 pub fn dot(a: &[u64], b: &[u64], len: usize) -> i32 {
     let whole = len / 64;

@@ -1,21 +1,21 @@
-//! Why a packed section is refused.
+//! Errors for which a packed section is refused.
 
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// A fault in the bytes of a packed section, in the parts that are to be packed, or in the memory for it.
+/// A fault in the bytes of a packed section, in the parts of a section that is written, or in the memory for a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackedError {
     /// The bytes do not begin with `HWpk`.
     #[error("packed section: expected it to begin with `HWpk`")]
     Magic,
-    /// This build does not read the version.
+    /// The version is not [`VERSION`](crate::VERSION).
     #[error("packed section: expected version {}, found {found}; export the network again", crate::VERSION)]
     Version {
         /// The version found.
         found: u8,
     },
-    /// The header implies another number of bytes.
+    /// The header implies another number of bytes, or is cut off.
     #[error("packed section: expected {expected} bytes, found {found}")]
     Length {
         /// Bytes expected.
@@ -26,9 +26,9 @@ pub enum PackedError {
     /// A number is out of its range.
     #[error("packed section{}, {what}: expected {min} to {max}, found {found}", of_block(*.block))]
     Range {
-        /// Which number it is, as messages name it, such as `blocks`.
+        /// Name of the number, such as `blocks`.
         what: &'static str,
-        /// Index of the block, 0 the first; `None` for a number of the whole section.
+        /// Index of the block, from 0; `None` for a number of the whole section.
         block: Option<u8>,
         /// Smallest allowed number.
         min: i64,
@@ -82,7 +82,7 @@ pub(crate) fn check_equal(
     check_range(what, block, expected as i64..=expected as i64, found)
 }
 
-/// The block of a number, as messages name it.
+/// The block as messages name it, such as `, block 2`; nothing for `None`.
 fn of_block(block: Option<u8>) -> impl fmt::Display {
     fmt::from_fn(move |f| block.map_or(Ok(()), |block| write!(f, ", block {block}")))
 }

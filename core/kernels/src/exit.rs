@@ -14,8 +14,7 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// Least and largest score over all values of the `inputs` features: the dot product is `inputs` if every weight has the sign of its
-    /// feature, and `-inputs` if none has.
+    /// Least and largest score for any map that the exit reads: the dot product of `inputs` values lies in `-inputs..=inputs`.
     pub(crate) fn limits(self, inputs: usize) -> RangeInclusive<i32> {
         // No overflow: `Section::load` has checked that every score fits in 32 bits.
         let reach = self.factor.abs() * inputs as i32;

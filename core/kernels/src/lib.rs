@@ -4,10 +4,10 @@
 //! Zero counts as +1, as does `-0.0`: `sign(x) = x >= 0 ? +1 : -1`.
 //!
 //! A [`Section`] runs `convp` blocks (binary convolution, max pool, threshold) and the exit. A run uses no floats and allocates no
-//! memory: the caller brings the memory that [`Plan::needs`] names.
+//! memory: the caller brings the memory, in the sizes of [`Plan::needs`].
 //!
-//! The crate has no std, no sockets and no files. The feature `std` adds detection of the processor's instructions. The feature `testing`
-//! adds plain implementations with the same results, which tests compare with.
+//! The crate has no sockets and no files, and needs no std. The feature `std` adds detection of the processor's instructions and
+//! `OwnedSection`. The feature `testing` adds plain implementations with the same results, which tests compare with.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

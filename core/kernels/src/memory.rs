@@ -5,7 +5,7 @@ use crate::exit::Affine;
 use crate::simd::{HALF, LANES};
 use crate::threshold::Threshold;
 
-/// A vector of prepared weights: 16 numbers of 16 bits, or 32 bytes, of which each number holds two.
+/// A vector of prepared weights: 16 numbers of 16 bits, or 32 bytes, two in each number.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub struct LookupVector(pub(crate) [i16; HALF]);
@@ -27,10 +27,10 @@ impl LookupVector {
 #[repr(align(64))]
 pub struct SumTable(pub(crate) [[i16; LANES]; 8]);
 
-/// Memory that a section takes, as numbers of elements.
+/// Memory that a section takes, as numbers of elements; outputs and [`Affine`] values of classes are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Prepared weights: words.
+    /// Prepared weights: words of 64 bits.
     pub weights: usize,
     /// Prepared weights of blocks that sum three taps at a time: bytes.
     pub signs: usize,
@@ -38,7 +38,7 @@ pub struct Needs {
     pub vectors: usize,
     /// Thresholds, one a filter of every block.
     pub thresholds: usize,
-    /// Scratch: words.
+    /// Scratch: words of 64 bits.
     pub words: usize,
     /// Scratch: tables of sums, 512 bytes each.
     pub tables: usize,
@@ -62,7 +62,7 @@ impl Needs {
     }
 }
 
-/// Weights and thresholds as kernels read them, in memory of [`Plan::needs`](crate::Plan::needs).
+/// Weights and thresholds as kernels read them, in the sizes of [`Plan::needs`](crate::Plan::needs).
 #[derive(Debug)]
 pub struct Weights<'a> {
     /// `needs().weights` words.

@@ -12,7 +12,8 @@
 //!   10 11 12 13 14  10 11 12  x  x
 //! ```
 //!
-//! Padding is neither +1 nor -1. Half of a pixel's padded taps count as +1 from the start, so that one comparison serves all pixels.
+//! A padded tap sees padding, which is neither +1 nor -1. Half of a pixel's padded taps are counted from the start, so that one
+//! comparison serves all pixels.
 
 use core::ops::Range;
 
@@ -28,9 +29,10 @@ pub(crate) const WORD_PIXELS: usize = 64;
 /// Largest kernel side.
 const MAX_KERNEL: usize = 16;
 
-/// Whether a block can be computed over words of pixels: its input is bits, the stride 1, the kernel at most 16, and counts fit in 16 bits.
+/// True if a block can be computed over words of pixels: the input is bits, the stride 1, the kernel at most 16, counts fit in 16 bits,
+/// and the path is not of least memory.
 pub(crate) fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool {
-    // Temporary maps are larger than the map itself, so paths of least memory do without.
+    // The rearranged maps are larger than the input, so paths of least memory do not use them.
     input == InputKind::Bits
         && !path.is_low_memory()
         && shape.conv.stride == 1
@@ -38,7 +40,7 @@ pub(crate) fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool {
         && shape.taps() < i16::MAX as usize
 }
 
-/// The pixels of a block in words.
+/// Sizes and output layout of a block whose pixels lie in words.
 #[derive(Clone, Copy)]
 pub(crate) struct PixelWords {
     pub(crate) shape: Convp,
@@ -54,12 +56,12 @@ pub(crate) struct PixelWords {
     pooled_height: usize,
 }
 
-/// An output pixel, and the kernel rows and columns that lie on the map there.
+/// An output pixel, and the kernel rows and columns that lie on the map at this pixel.
 pub(crate) struct PixelPadding {
     pub(crate) pixel: usize,
     pub(crate) rows: Range<usize>,
     pub(crate) columns: Range<usize>,
-    /// Taps that see padding.
+    /// Number of taps that see padding.
     pub(crate) padded_taps: usize,
 }
 
@@ -75,7 +77,7 @@ impl PixelWords {
         Self { shape, pitch, words, output, height, width, pooled_height: shape.pool.positions(height) }
     }
 
-    /// Pixels of the output, unused ones between rows included.
+    /// Number of pixels after the convolution, unused pixels between rows included.
     pub(crate) const fn len(&self) -> usize {
         self.height * self.pitch
     }
@@ -85,7 +87,7 @@ impl PixelWords {
         self.shape.conv.pad * (self.pitch + 1)
     }
 
-    /// Calls `visit` for each output pixel, except for the unused ones between rows.
+    /// Calls `visit` for each output pixel, except for the unused pixels between rows.
     pub(crate) fn each_pixel(&self, mut visit: impl FnMut(PixelPadding)) {
         let Convp { input, conv, .. } = self.shape;
         for y in 0..self.height {
@@ -103,7 +105,7 @@ impl PixelWords {
         }
     }
 
-    /// Writes the output bits of 64 pixels, those of the word with index `word`; `bits` has one word for each filter.
+    /// Writes the output bits of the 64 pixels of word `word`; `bits` has at least one word for each filter.
     ///
     /// Output in rows is pooled across rows, but not yet inverted. Contiguous output is inverted for filters with a flipped threshold.
     #[inline(always)]
@@ -148,7 +150,7 @@ impl PixelWords {
             let filters = bits.iter().zip(output.chunks_exact_mut(pooled_height * row_words));
             if row_words == 1 {
                 let filters = filters.map(|(bits, map)| ((bits >> from & used) << column, map));
-                // Most poolings have one or two rows here; both cases are written out.
+                // A row mostly belongs to one or two pooled rows; both cases are written out.
                 match bottom - top {
                     1 => filters.for_each(|(bits, map)| map[top] |= bits),
                     2 => filters.for_each(|(bits, map)| or_into(bits, &mut map[top..top + 2])),
@@ -157,7 +159,7 @@ impl PixelWords {
                 continue;
             }
             for (bits, map) in filters {
-                // An index instead of chunks, which would divide by the words of a row for each filter.
+                // Rows are indexed: chunks would divide by `row_words` for each filter.
                 for row in top..bottom {
                     or_bits_at(&mut map[row * row_words..][..row_words], column, bits >> from & used);
                 }

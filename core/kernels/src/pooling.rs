@@ -18,7 +18,7 @@ use crate::threshold::Threshold;
 /// The pooling of DDNN.
 const DDNN_POOL: Window = Window { kernel: 3, stride: 2, pad: 1 };
 
-/// Pooled rows whose window contains a row of the convolution; `height` is the number of pooled rows.
+/// Pooled rows whose window contains row `row` of the convolution; `height` is the number of pooled rows.
 #[inline(always)]
 pub(crate) fn pooled_rows(pool: Window, row: usize, height: usize) -> Range<usize> {
     let reach = row + pool.pad;
@@ -40,7 +40,7 @@ pub(crate) fn pool_across(bits: &[u64], rows: Range<usize>, channel: &mut [u64])
 
 /// Pools each row of all filters along its columns, and inverts the rows of filters with a flipped threshold.
 ///
-/// A pooled row has `pool.positions(width)` bits; the bits after them are zero.
+/// A pooled row has as many bits as the output has columns; the bits after them are zero.
 #[inline(always)]
 pub(crate) fn pool_rows(shape: Convp, thresholds: &[Threshold], row_words: usize, output: &mut [u64]) {
     let pooled = shape.pool.positions(shape.convolved().width);
@@ -78,7 +78,7 @@ fn pool_along(pool: Window, pooled: usize, row_words: usize, rows: &mut [u64]) {
             clear_from(pooled, row);
         }
     } else if pool == DDNN_POOL {
-        // It is written out without a loop over the window.
+        // The pooling of DDNN is written out, without a loop over the window.
         rows.iter_mut().for_each(|row| *row = every(2, *row | *row << 1 | *row >> 1) & inside);
     } else {
         rows.iter_mut().for_each(|row| *row = every(pool.stride, pool_words(pool, [0, *row, 0])) & inside);
@@ -113,8 +113,8 @@ fn every(stride: usize, word: u64) -> u64 {
     }
 }
 
-/// Pools rows of several words into `pooled` bits each, as DDNN does. The second pass runs over the words of all rows, so that the
-/// compiler handles several words at once.
+/// Pools rows of several words into `pooled` bits each, with the window [`DDNN_POOL`]. Every second bit is collected in one loop over the
+/// words of all rows, which the compiler vectorizes.
 #[inline(always)]
 fn pool_long_ddnn(pooled: usize, row_words: usize, rows: &mut [u64]) {
     for row in rows.chunks_exact_mut(row_words) {
@@ -143,7 +143,7 @@ fn pool_long(pool: Window, length: usize, row: &mut [u64]) {
         let mut pooled = 0;
         for part in 0..pool.stride {
             let from = at * pool.stride + part;
-            // At stride 1 the word before is overwritten already; `before` is its earlier content.
+            // At stride 1 the word before `from` is already overwritten in `row`; `before` has the content that the word had.
             let last = if from > at { word(from - 1) } else { before };
             let any = pool_words(pool, [last, word(from), word(from + 1)]);
             // First bit of input word `from` whose column is a multiple of the stride; `pool_words` has applied the padding.
@@ -155,7 +155,7 @@ fn pool_long(pool: Window, length: usize, row: &mut [u64]) {
     }
 }
 
-/// Sets bit `x` to the OR of the bits `x - pad + (0..kernel)` of `word`, which lies between the words `before` and `after`.
+/// A word whose bit `x` is the OR of the bits `x - pad + (0..kernel)` of `word`, which lies between the words `before` and `after`.
 fn pool_words(pool: Window, [before, word, after]: [u64; 3]) -> u64 {
     (0..pool.kernel).fold(0, |any, column| {
         let shifted = if column < pool.pad {

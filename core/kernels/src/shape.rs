@@ -58,7 +58,7 @@ impl Map {
         self.channels * self.height * self.width
     }
 
-    /// Whether the map has no values.
+    /// True if the map has no values.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -70,7 +70,7 @@ impl Map {
 }
 
 impl Window {
-    /// Number of window positions along a side of `length`; 0 if the window does not fit.
+    /// Number of window positions along a side of `length`; 0 if the window does not fit or the stride is 0.
     pub const fn positions(self, length: usize) -> usize {
         let padded = length + 2 * self.pad;
         if self.stride == 0 || padded < self.kernel {
@@ -132,7 +132,7 @@ impl Convp {
 pub enum InputKind {
     /// Pixels in `0..=255`, one byte each, `[channels, rows, columns]`.
     Pixels,
-    /// Features of an earlier section: ±1 as bits, `[channels, rows, columns]`, tail bits zero.
+    /// Features of an earlier section or output of an earlier block: ±1 as bits, `[channels, rows, columns]`, tail bits zero.
     Bits,
 }
 

@@ -3,12 +3,12 @@
 /// `sign(scale * sum + shift)` of an integer `sum` as a comparison: `sum >= from`, negated if `scale` is negative.
 ///
 /// The comparison is monotonic, so it commutes with max pooling: the largest sum reaches `from` if any sum does. Pooling is
-/// therefore an OR of bits, and no kernel stores a sum.
+/// therefore an OR of bits, and no map of sums is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threshold {
     /// Smallest sum for which the comparison is true.
     pub from: i32,
-    /// Whether the bit is the negated comparison.
+    /// True when the bit is the negated comparison.
     pub flipped: bool,
 }
 

@@ -98,7 +98,7 @@ fn any_window(max_kernel: usize) -> impl Strategy<Value = Window> {
         .prop_flat_map(|(kernel, stride)| (0..kernel).prop_map(move |pad| Window { kernel, stride, pad }))
 }
 
-/// Windows of the convolution and the pooling of a block. Half of the pairs are those of DDNN.
+/// Windows of the convolution and the pooling of a block. Half of the pairs are the windows of DDNN.
 fn block_windows(kernel: usize) -> impl Strategy<Value = (Window, Window)> {
     let ddnn = Window { kernel: 3, stride: 1, pad: 1 };
     prop_oneof![
@@ -140,7 +140,7 @@ fn any_shapes(
 
 fn any_parts((input, shapes): (InputKind, Vec<Convp>)) -> impl Strategy<Value = Parts> {
     let output = shapes.last().expect("at least one block").output();
-    // Half of the sections send all channels.
+    // At least half of the sections send all channels.
     let sent = prop_oneof![Just(output.channels), 1..=output.channels];
     let blocks: Vec<_> = shapes
         .into_iter()

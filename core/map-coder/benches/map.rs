@@ -1,7 +1,8 @@
 //! Encode and decode of one map with 8 channels of 16x16 bits. Run: `cargo bench -p headwater-map-coder --profile release`. The target is
 //! at most 15 us for either, on one core.
 //!
-//! The maps are blurred noise, and the table is counted on other such maps. A body then has about 75 bytes, as with the shipped network.
+//! The maps are blurred noise, and the table is counted on other maps of blurred noise. A body has about 75 bytes, as with the shipped
+//! network.
 
 use std::hint::black_box;
 

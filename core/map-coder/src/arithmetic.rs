@@ -23,7 +23,7 @@ impl Probability {
     }
 }
 
-/// When the range is below this size, a byte is shifted out.
+/// A byte is shifted out while the range is below this size.
 const MIN_RANGE: u32 = 1 << 24;
 
 /// Writes bits as one fraction.
@@ -35,13 +35,13 @@ pub(crate) struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// An encoder of a code of at most `room` bytes: with a buffer of that length, or with an empty one, which writes nothing and only
-    /// finds out whether the code is short enough.
+    /// An encoder of a code of at most `room` bytes. `bytes` has that length, or is empty: then the encoder writes nothing and only finds
+    /// out whether the code is short enough.
     pub(crate) fn new(bytes: &'a mut [u8], room: usize) -> Self {
         Self { shifted: ShiftedBytes { bytes, room, count: 0 }, low: 0, range: u32::MAX }
     }
 
-    /// Whether more bytes were shifted out than there is room for.
+    /// True if more bytes were shifted out than there is room for.
     pub(crate) fn is_full(&self) -> bool {
         self.shifted.is_full()
     }
@@ -140,7 +140,7 @@ pub(crate) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder of a code; `None` if the fraction lies above the first interval, which no encoder writes.
+    /// A decoder of a code; `None` if the fraction is not in the first interval: no encoder writes such a fraction.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         let mut decoder = Self { bytes, read: 4, distance: 0, range: u32::MAX };
         decoder.distance = decoder.window();
@@ -166,7 +166,7 @@ impl<'a> Decoder<'a> {
         bit
     }
 
-    /// Whether an encoder of the bits decoded so far would end with exactly these bytes.
+    /// True if an encoder of the bits decoded so far would end with exactly these bytes.
     pub(crate) fn is_ended(&self) -> bool {
         let low = self.window().wrapping_sub(self.distance);
         let is_shortest = self.bytes.last() != Some(&0) && self.bytes.len() <= self.read;
@@ -223,7 +223,7 @@ mod tests {
         Some(bytes)
     }
 
-    /// Whether `code` decodes to the bits, and whether it is what encoding the decoded bits gives.
+    /// Two results: `code` decodes to `bits`; encoding the decoded bits gives `code`.
     fn decodes(code: &[u8], bits: &[(u8, bool)]) -> (bool, bool) {
         let Some(mut decoder) = Decoder::new(code) else { return (false, false) };
         let equal =
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(encode(&bits, code.len() - 1), None);
     }
 
-    /// The first bits are 0 with the probability 1/512: they leave the upper end of the interval, which is close to a carry at every byte.
+    /// The first bits are zeros with the probability 1/512: these bits leave the upper end of the interval, close to a carry at every byte.
     #[test]
     fn carries_run_over_bytes_of_ones() {
         let mut carries = 0;

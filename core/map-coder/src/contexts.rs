@@ -27,14 +27,14 @@ pub(crate) struct NearRows {
     above_left: u64,
     above_right: u64,
     two_above: u64,
-    /// The row at the same height one to four channels before; zero for channels before the first.
+    /// The rows at the same height one to four channels before; zero for channels before the first.
     before: [u64; 4],
     /// The two values to the left of the word: the nearer one is bit 0.
     left: usize,
 }
 
 impl NearRows {
-    /// Reads the bits near a word; `channel` and `row` are those of the word.
+    /// Reads the bits near a word that lies in `channel` and `row`.
     pub(crate) fn read(map: &[u8], shape: MapShape, [channel, row]: [usize; 2], word: RowWord) -> Self {
         let RowWord { start, column, width } = word;
         let plane = shape.height() * shape.width();

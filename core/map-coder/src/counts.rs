@@ -106,7 +106,7 @@ mod tests {
         counts.add(&map).unwrap();
         let mut ones = std::vec::Vec::new();
         counts.at_each_bit(&map, |[zeros, of_one]| ones.push((zeros, of_one))).unwrap();
-        // Each context occurs at one place alone, so its counts tell the bit there.
+        // Each context occurs at one place alone, so the counts of a context tell the bit at its place.
         assert_eq!(ones, [(0, 2), (0, 2), (2, 0), (2, 0), (0, 2), (0, 2)]);
         assert_eq!(counts.at_each_bit(&[0; 2], |_| {}), Err(MapError::MapLength { expected: 1, found: 2 }));
     }

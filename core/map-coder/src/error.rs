@@ -1,10 +1,10 @@
-//! Why a shape, a table, a map or a body is refused.
+//! Errors for which a shape, a table, a map or a body is refused.
 
-/// Why the coder does not support a shape.
+/// A shape that the coder does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shape of a coded map, {what}: expected 1 to {max}, found {found}")]
 pub struct ShapeError {
-    /// Which number is out of its range: `channels`, `height`, `width` or `bits`.
+    /// Name of the number that is out of its range: `channels`, `height`, `width` or `bits`.
     pub what: &'static str,
     /// Largest supported number; the smallest is 1.
     pub max: usize,
@@ -22,7 +22,7 @@ pub struct TableError {
     pub found: usize,
 }
 
-/// Why a map cannot be encoded or counted.
+/// Reason for which a map cannot be encoded or counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// The map has another number of bytes than the shape.
@@ -46,7 +46,8 @@ pub enum MapError {
     },
 }
 
-/// Why a body cannot be decoded: no map of this shape has it under this table, or the buffer for the map has the wrong length.
+/// Reason for which a body cannot be decoded: no map of this shape has the body under this table, or the buffer for the map has the wrong
+/// length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The buffer for the map has another number of bytes than the shape: a fault of the caller.
@@ -74,7 +75,7 @@ pub enum DecodeError {
     /// The body is the map itself, but encoding gives a shorter body.
     #[error("coded map: expected a shorter body, found the map itself")]
     NotShortest,
-    /// The code is not the one that encoding gives: it was cut, padded or altered, or made with another table.
+    /// Encoding gives another code: the body was cut, padded or altered, or made with another table.
     #[error("coded map: expected the code of a map under this table, found a cut, padded or altered one")]
     Code,
     /// The check byte is not the check byte of the decoded map: the body was altered, or made with another table.

@@ -17,7 +17,8 @@
 //! A map has exactly one body under a table. [`ContextTable::decode`] refuses every other body, so it also refuses most bodies that were
 //! cut, altered or coded with another table.
 //!
-//! The crate has no std, no allocation, no sockets and no files. It does not know which table belongs to which network.
+//! The crate has no sockets and no files, and without the feature `std` no std and no allocation. The caller knows which table belongs to
+//! which network.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

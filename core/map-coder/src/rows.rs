@@ -1,14 +1,13 @@
-//! Rows of a packed map as words: bit `x` of the word is the value in column `x`, or `x` columns after the first of the word.
+//! Rows of a packed map as words of up to 64 columns: bit `x` of a word is the value `x` columns after the first column of the word.
 
-/// A bit of the map.
 pub(crate) fn bit(map: &[u8], at: usize) -> bool {
     map[at / 8] >> (at % 8) & 1 == 1
 }
 
-/// The row of `width` bits that begins at bit `start` of the map; bits from `width` on are zero.
+/// The word of `width` bits, 1 to 64, that begins at bit `start` of the map; bits from `width` on are zero.
 pub(crate) fn read_row(map: &[u8], start: usize, width: usize) -> u64 {
     let rest = &map[start / 8..];
-    // A row of 64 bits lies in up to nine bytes.
+    // A word of 64 bits lies in up to nine bytes.
     let nine = rest.first_chunk().copied().unwrap_or_else(|| {
         let mut nine = [0; 9];
         nine[..rest.len()].copy_from_slice(rest);
@@ -21,7 +20,7 @@ pub(crate) fn read_row(map: &[u8], start: usize, width: usize) -> u64 {
     row & u64::MAX >> (64 - width)
 }
 
-/// Writes a row into a map; the bits of the map at that place must be zero.
+/// Writes a word of `width` bits into a map; the bits of the map at that place must be zero.
 pub(crate) fn write_row(map: &mut [u8], start: usize, width: usize, row: u64) {
     let shift = start % 8;
     let bytes = (u128::from(row) << shift).to_le_bytes();

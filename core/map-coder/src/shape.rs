@@ -50,7 +50,7 @@ impl MapShape {
         self.channels * self.height * self.width
     }
 
-    /// Bytes of the packed map; the longest body.
+    /// Bytes of the packed map, which is also the longest body.
     pub fn packed_bytes(&self) -> usize {
         self.bits().div_ceil(8)
     }
@@ -74,7 +74,7 @@ impl MapShape {
         if self.tail_is_clear(map) { Ok(()) } else { Err(MapError::TailBits) }
     }
 
-    /// Whether the bits after the map's last bit are zero.
+    /// True if the bits after the map's last bit are zero.
     pub(crate) fn tail_is_clear(&self, map: &[u8]) -> bool {
         match (self.bits() % 8, map.last()) {
             (0, _) | (_, None) => true,

@@ -133,7 +133,7 @@ impl<'a> ContextTable<'a> {
 
     /// Bytes of the longest code that, with the check byte, is shorter than the map. `None` for maps of one byte: no body is shorter.
     ///
-    /// Coding stops once more bytes are shifted out, even if the last of these could be zeros, which are not sent.
+    /// Coding stops once more bytes are shifted out, even if the last of these bytes are zeros, which are not sent.
     fn code_room(&self) -> Option<usize> {
         self.shape.packed_bytes().checked_sub(2)
     }

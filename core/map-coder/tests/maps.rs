@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use headwater_map_coder::{CONTEXTS, ContextTable, DecodeError, MapCounts, MapError, MapShape, TableError};
 use proptest::prelude::*;
 
-/// Numbers that look random: a linear congruential generator.
+/// Pseudo-random numbers: a linear congruential generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -31,7 +31,7 @@ fn places(shape: MapShape) -> impl Iterator<Item = [usize; 3]> {
     rows.flat_map(move |[channel, row]| (0..shape.width()).map(move |column| [channel, row, column]))
 }
 
-/// The context of a bit by its definition, and its index in a table.
+/// Index in a table of the context of a bit, by the definition of contexts.
 fn table_index(shape: MapShape, map: &[u8], [channel, row, column]: [usize; 3]) -> usize {
     let value = |[channels, rows, columns]: [isize; 3]| {
         let at = [
@@ -214,7 +214,7 @@ proptest! {
     }
 }
 
-/// The shape of a network's maps with 200 tables, and one likely map for each table.
+/// 200 tables for one shape, and one likely map for each table.
 fn likely_maps() -> impl Iterator<Item = (MapShape, Vec<u8>, Vec<u8>)> {
     let shape = shape(4, 16, 16);
     (0..200).map(move |seed| {
@@ -225,7 +225,7 @@ fn likely_maps() -> impl Iterator<Item = (MapShape, Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// The check byte alone lets one in 256 such bodies pass by chance; the canonical form lowers that.
+/// The check byte alone lets one in 256 wrong bodies pass by chance; the canonical form lowers this share.
 #[test]
 fn bodies_that_were_cut_or_altered_are_refused_but_for_one_in_256() {
     let (mut bodies, mut accepted) = (0, 0);

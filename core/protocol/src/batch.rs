@@ -62,7 +62,7 @@ impl<'a> Batch<'a> {
     /// Reads and checks the bytes after the header.
     ///
     /// # Errors
-    /// [`DecodeError`] that names the first wrong entry.
+    /// [`DecodeError`] for the first wrong entry; [`DecodeError::Batch`] names the entry, errors of its scores do not.
     pub(crate) fn read(bytes: &'a [u8], header: &Header, limits: &Limits) -> Result<Self, DecodeError> {
         let summary_bytes = limits.summary_bytes();
         let mut raw = RawEntries { rest: bytes, summary_bytes };
@@ -119,7 +119,7 @@ impl<'a> Batch<'a> {
         self.bytes
     }
 
-    /// Whether the summaries have the length that these limits give.
+    /// True if the summaries have the length that these limits give.
     pub(crate) fn fits(&self, limits: &Limits) -> bool {
         self.summary_bytes == limits.summary_bytes()
     }
@@ -134,7 +134,7 @@ impl BatchedAnswer<'_> {
         }
     }
 
-    /// Bytes of the answer's body.
+    /// Bytes of the body of a message that carries this answer alone.
     pub fn body_bytes(&self) -> usize {
         match self {
             Self::Summary(scores) => scores.len(),
@@ -145,7 +145,8 @@ impl BatchedAnswer<'_> {
 
 /// Appends one message with as many entries from the start of `entries` as it can hold, and returns their number. `entries` are in the
 /// order of their ids. The message ends after [`MAX_BATCH_SAMPLES`] entries, or before an entry that cannot follow: its sample is older
-/// than the sample before, or its id is not above the id before, or is 2^31 or more above it.
+/// than the sample before, or its id is not above the id before, or is 2^31 or more above the id before. Without entries nothing is
+/// appended, and the number is 0.
 ///
 /// # Errors
 /// [`EncodeError`] for scores of another length than the limits give; `out` is then unchanged.

@@ -24,7 +24,7 @@ pub type SlotSet = BitSet<Slot>;
 /// A set of edges of one trained network; edges are the tier between devices and cloud.
 pub type EdgeSet = BitSet<EdgeIndex>;
 
-/// A set of the inputs of one join: device slots, slots of one edge, or edges.
+/// A set of the sources of one join: device slots, slots of one edge, or edges.
 pub type SourceSet = BitSet<Source>;
 
 impl<P> BitSet<P> {
@@ -62,7 +62,7 @@ impl<P> BitSet<P> {
         self.0.count_ones() as usize
     }
 
-    /// The positions in rising order. Takes time for the positions in the set alone, not for all 64.
+    /// The positions in the set, in rising order. The iteration takes time for these positions alone, not for all 64.
     pub fn positions(self) -> impl Iterator<Item = u8> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -77,7 +77,7 @@ impl<P> BitSet<P> {
         BitSet::from_bits(self.0)
     }
 
-    /// Whether no position is in the set.
+    /// True if no position is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -89,12 +89,12 @@ impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
         Self::from_bits(1 << position.into())
     }
 
-    /// Whether the position is in the set.
+    /// True if the position is in the set.
     pub fn contains(self, position: P) -> bool {
         self.0 >> position.into() & 1 == 1
     }
 
-    /// Whether every position of this set is in `other`.
+    /// True if every position of this set is in `other`.
     pub fn is_subset(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
@@ -109,7 +109,7 @@ impl<P: Copy + Into<u8> + TryFrom<u8>> BitSet<P> {
         self.0 &= !Self::single(position).0;
     }
 
-    /// The members in rising order. Takes time for the members alone, not for every possible position.
+    /// The positions in the set as ids, in rising order; positions that are no ids are left out.
     pub fn iter(self) -> impl Iterator<Item = P> {
         self.positions().filter_map(|position| P::try_from(position).ok())
     }

@@ -11,7 +11,7 @@ pub const fn packed_len(bits: usize) -> usize {
     bits.div_ceil(8)
 }
 
-/// Whether the bits after the last feature bit are zero.
+/// True if the bits after the last feature bit are zero.
 pub fn tail_is_clear(bytes: &[u8], bits: usize) -> bool {
     match (bits % 8, bytes.last()) {
         (0, _) | (_, None) => true,

@@ -31,7 +31,7 @@ words! {
         DeviceMissing = "device_missing",
         /// No device had a view.
         NoView = "no_view",
-        /// The sample's first message came from a spool, or after the sample's deadline.
+        /// The sample's first message was sent again or came from a spool, or came after the sample's deadline.
         Late = "late",
     }
     /// A reason of a later version.
@@ -85,7 +85,7 @@ words! {
 }
 
 impl Dropped {
-    /// The reason with that name; [`Dropped::Unknown`] for a name of a later version.
+    /// The reason with the name `name`; [`Dropped::Unknown`] for any other name.
     fn from_name(name: &str) -> Self {
         let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
         Self::deserialize(name).unwrap_or_default()
@@ -117,12 +117,12 @@ pub struct Decision {
     pub undecided: Option<Undecided>,
     /// One minus the exit's uncertainty, in `[0, 1]`; 0 where no exit was applied.
     pub confidence: f32,
-    /// Exit at which the sample left; the shallowest one with [`Degraded::NoView`], where no exit was applied.
+    /// Exit at which the sample left; the shallowest one where no exit was applied.
     pub exit: Exit,
     /// Reason why the sample left there.
     #[serde(default, skip_serializing_if = "is_default")]
     pub left: LeaveReason,
-    /// Every exit that was applied, shallowest first; none with [`Degraded::NoView`].
+    /// Every exit that was applied, shallowest first; none if no view came, or no exit could answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exits: Vec<AppliedExit>,
     /// View of each slot at that exit.
@@ -294,7 +294,7 @@ impl SettledNotice {
     /// Longest reason of a refused device, in characters.
     pub const MAX_REASON_CHARS: usize = 200;
 
-    /// Whether a range of this notice contains `sample`.
+    /// True if a range of this notice contains `sample`.
     pub fn covers(&self, sample: SampleId) -> bool {
         self.closed.iter().any(|(first, last)| (*first..=*last).contains(&sample))
     }

@@ -9,19 +9,19 @@ use serde::{Serialize, Serializer};
 /// The part of the network in which an exit lies; the parts are in order from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExitWord {
-    /// Head on the device, in networks of one device.
+    /// Exit on the device, in networks of one device.
     Device,
-    /// Aggregated scores of the devices.
+    /// Exit over the aggregated scores of the devices.
     Local,
-    /// Scores of the edge sections.
+    /// Exit over the scores of the edge sections.
     Edge,
-    /// Section of the cloud.
+    /// Exit of the cloud's section.
     Cloud,
 }
 
-/// Where a sample left the network: a word and an index among the exits of that word, both in order from the input.
+/// An exit of a network: a word and an index among the exits of that word, both in order from the input.
 ///
-/// Index 0 is written as the word alone, such as `local`; others as `cloud.1`.
+/// Index 0 is written as the word alone, such as `local`; a higher index follows a dot, such as `cloud.1`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Exit {
     word: ExitWord,
@@ -52,7 +52,7 @@ impl Exit {
     /// The first exit of each word, from the input.
     pub const FIRST: [Self; 4] = [Self::DEVICE, Self::LOCAL, Self::EDGE, Self::CLOUD];
 
-    /// The exit with that name; `None` for any other text, also for `cloud.0` and `cloud.01`: each exit has one name.
+    /// The exit with the name `name`; `None` for any other text, also for `cloud.0` and `cloud.01`: each exit has one name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::FIRST.into_iter().find_map(|first| {
             let index = NAMES[first.word as usize].iter().position(|known| *known == name)?;
@@ -60,7 +60,7 @@ impl Exit {
         })
     }
 
-    /// The part of the network.
+    /// The part of the network in which the exit lies.
     pub const fn word(self) -> ExitWord {
         self.word
     }

@@ -47,7 +47,7 @@ words! {
         Clock = "clock",
         /// The id itself: milliseconds since 1970, from the source of the frames.
         Source = "source",
-        /// The leader's wall clock when the first answer came, less the age that the answer names.
+        /// The leader's wall clock when the first answer with an age came, less that age.
         Age = "age",
     }
     /// An origin of a later version, or none: the time is not known.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Fault {
     /// The message has an unknown kind, a wrong length, or contents that are not valid.
     Malformed,
-    /// A protocol version that this build does not have.
+    /// The message has a protocol version that this build does not read.
     WrongVersion,
     /// The message is larger than the largest that its receiver accepts.
     Oversize,
@@ -18,19 +18,19 @@ pub enum Fault {
     WrongNumbering,
     /// The sample's id is not plausible: too far from the clock or from the newest id.
     Implausible,
-    /// A device that has not introduced itself, or is not allowed here.
+    /// The device has sent no birth, or is not allowed here.
     UnknownDevice,
     /// A second device claims a slot that is taken.
     SlotTaken,
-    /// A body with a `Content-Encoding` that this tier does not read.
+    /// The body has a `Content-Encoding` that this tier does not read.
     UnknownEncoding,
-    /// No such model, version or endpoint.
+    /// The model, version or endpoint does not exist.
     NotFound,
-    /// An endpoint that is not asked by this HTTP method.
+    /// The endpoint does not accept the HTTP method.
     WrongMethod,
     /// A key or certificate is missing or wrong.
     Unauthorized,
-    /// More work than the service takes at a time; the same request may succeed later.
+    /// The service has as much work as it takes at a time; the same request may succeed later.
     Overloaded,
     /// The deadline passed before the work was done.
     DeadlineExceeded,
@@ -95,7 +95,7 @@ impl Fault {
         Self::TABLE[self as usize].4
     }
 
-    /// Whether the same request may succeed later.
+    /// True if the same request may succeed later.
     pub const fn is_passing(self) -> bool {
         matches!(self, Self::Overloaded | Self::DeadlineExceeded | Self::Unavailable)
     }

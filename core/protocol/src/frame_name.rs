@@ -1,10 +1,11 @@
-//! The frame behind an answer, as a device names it at the end of its message (bit 1 of the flags).
+//! Names of frames: at the end of a message a device may name the frame that the message is about (bit 1 of the flags).
 //!
 //! ```text
 //! | header | body | scores as in a summary, of `decided` alone | frame, varint | file, UTF-8, to the end of the message |
 //! ```
 //!
-//! The kinds `summary`, `input` and `decided` may name their frame. Their bodies have a fixed length, so the name needs no length of its own.
+//! The kinds `summary`, `input` and `decided` may name their frame. The bodies of these kinds have a fixed length, so a reader knows where
+//! the name begins.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +36,7 @@ pub struct FrameDetails<'a> {
 }
 
 impl FrameName {
-    /// A name that fits a message: control characters become `?`, and of a longer name the end is kept, in whole characters.
+    /// A name that fits a message: control characters become `?`, and of a file name that is too long the end is kept, in whole characters.
     pub fn new(frame: u64, file: &str) -> Self {
         let mut file: String = file.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let least = file.len().saturating_sub(MAX_FILE_NAME_BYTES);
@@ -60,7 +61,7 @@ pub fn put_frame_details(details: &FrameDetails<'_>, message: &mut Vec<u8>) {
     message.extend_from_slice(details.file.as_bytes());
 }
 
-/// The name in a message that [`decode`](crate::decode) reads; `None` where the message names no frame.
+/// The name in a message that [`decode`](crate::decode) reads; `None` if the message names no frame, or if its name cannot be read.
 pub fn frame_details<'a>(message: &'a [u8], limits: &Limits) -> Option<FrameDetails<'a>> {
     if message.get(1)? & FLAG_FRAME == 0 {
         return None;
@@ -69,7 +70,7 @@ pub fn frame_details<'a>(message: &'a [u8], limits: &Limits) -> Option<FrameDeta
     split(message, (kind, rest), limits).ok()?.1
 }
 
-/// Splits what follows the header of a message into the body and the name.
+/// Splits `rest`, the bytes after the header of a message, into the body and the name.
 pub(crate) fn split<'a>(
     message: &[u8],
     (kind, rest): (Kind, &'a [u8]),

@@ -1,4 +1,4 @@
-//! From a frame to a view: the region that is cut out, and how it gets the size of the view. Training and devices have the same.
+//! Conversion of a frame to a view: the region that is cut out, and its fit into the view. Training and devices use this same code.
 //!
 //! ```text
 //! stretch            crop                letterbox
@@ -24,7 +24,7 @@ pub struct Roi {
     sides: [u32; 4],
 }
 
-/// Unit of the four numbers.
+/// Unit of the numbers of a [`Roi`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Pixels,
@@ -62,14 +62,14 @@ pub struct Framing {
 pub struct Placement {
     /// Left, top, width and height in the upright frame.
     pub region: [u32; 4],
-    /// Width and height that the region gets. It lies in the middle of the view.
+    /// Width and height of the region in the view. The region lies in the middle of the view.
     pub size: [u32; 2],
 }
 
 /// Error of a region that cannot be parsed or cut out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RegionError {
-    /// The text is not four numbers, either all in pixels or all in percent.
+    /// The text is not four numbers, either all in pixels or all in percent, or width or height is 0.
     #[error(
         "roi: expected \"x,y,w,h\" in pixels or in percent (\"10%,0%,50%,100%\"), w and h above 0, found {0:?}"
     )]
@@ -77,7 +77,7 @@ pub enum RegionError {
     /// Start and length together exceed 100 % of a side, whatever the size of the frame.
     #[error("roi {0}: expected at most 100% from left to right and from top to bottom")]
     BeyondWhole(Roi),
-    /// The region is outside this frame.
+    /// The region reaches beyond the frame.
     #[error("roi {roi}: outside the frame, which is {width}x{height} pixels")]
     Outside {
         /// Region.
@@ -93,7 +93,7 @@ impl Roi {
     /// Rectangle in an upright frame of this size: left, top, width, height in pixels. Width and height are at least one pixel.
     ///
     /// # Errors
-    /// [`RegionError::Outside`] with the frame's size.
+    /// [`RegionError::Outside`] if the rectangle reaches beyond the frame.
     pub fn within(self, width: u32, height: u32) -> Result<[u32; 4], RegionError> {
         let [left, top, wide, high] = self.sides;
         let (across, down) = match self.unit {
@@ -130,7 +130,7 @@ impl Framing {
     /// Place of a frame of `width` by `height` pixels in a view of `wide` by `high` pixels.
     ///
     /// # Errors
-    /// [`RegionError::Outside`] with the frame's size.
+    /// [`RegionError::Outside`] if the region reaches beyond the frame.
     pub fn place(self, [width, height]: [u32; 2], [wide, high]: [u32; 2]) -> Result<Placement, RegionError> {
         let region = self.roi.map_or(Ok([0, 0, width, height]), |roi| roi.within(width, height))?;
         let [left, top, across, down] = region;
@@ -215,7 +215,7 @@ impl From<Roi> for String {
     }
 }
 
-/// Parses a percentage up to 100: `12.5` gives 12,500. Digits after the third decimal are rounded.
+/// Parses a percentage up to 100: `12.5` gives 12,500. Digits after the third decimal are rounded. `None` for any other text.
 fn thousandths(text: &str) -> Option<u32> {
     let percent: f64 = text.trim().parse().ok()?;
     (0.0..=100.0).contains(&percent).then(|| (percent * 1000.0).round() as u32)

@@ -30,10 +30,10 @@ const FLAG_LATE: u8 = 1;
 /// Bit 1 of the flags: the message names its frame ([`frame_details`](crate::frame_details)).
 pub(crate) const FLAG_FRAME: u8 = 2;
 
-/// Header of a message, decoded. It lacks version and kind: the version is always that of this build, and the body has the kind.
+/// Header of a message, decoded, without version and kind: the version is always [`VERSION`], and the body tells the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whether the message comes from the spool, after the sample's time. Never set in triggers and requests.
+    /// True when the message is sent after the sample's time, from the spool or again from memory. False in triggers and requests.
     pub late: bool,
     /// Session of the sender's present start; in triggers and requests, session of the network.
     pub session: Session,
@@ -50,7 +50,7 @@ impl Header {
     }
 }
 
-/// Reads the header of a message without the body. The session in the header tells by which network's limits the body is to be read.
+/// Reads the header of a message without the body. The session in the header tells under which network's limits the body is read.
 ///
 /// # Errors
 /// [`DecodeError`] for bytes that do not begin with a header of this version.
@@ -58,7 +58,7 @@ pub fn decode_header(payload: &[u8]) -> Result<Header, DecodeError> {
     take_header(payload).map(|(_, header, _)| header)
 }
 
-/// Whether a message of this kind, whose header was read, names its frame.
+/// True if a message of this kind, whose header was read, names its frame.
 pub(crate) fn names_frame(kind: Kind, message: &[u8]) -> bool {
     kind.may_name_frame() && message.get(1).is_some_and(|flags| flags & FLAG_FRAME != 0)
 }

@@ -1,4 +1,4 @@
-//! Ids as types, each checked once when it is made.
+//! Ids as types. An id with a limit or a form is checked when it is made.
 
 use std::fmt;
 use std::str::FromStr;
@@ -81,7 +81,7 @@ position_id!(
     Edge
 );
 
-/// Position among the inputs of a join: a device slot, a slot of one edge, or an edge. The type has no values; it only makes
+/// Position among the sources of a join: a device slot, a slot of one edge, or an edge. The type has no values; it only makes
 /// [`SourceSet`](crate::SourceSet) a type of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {}
@@ -113,7 +113,8 @@ impl NetworkId {
 pub struct Session(pub [u8; 2]);
 
 impl Session {
-    /// The session of one start of a device or an edge. A receiver reads a message under the birth or status that gives the same session.
+    /// The session of one start of a device or an edge. A receiver accepts a message only if the network and boot of the sender's birth
+    /// (device) or status (edge) give the session in its header.
     pub fn of_boot(network: NetworkId, boot: Boot) -> Self {
         Self::hash(network.0.into_iter().chain(boot.0.to_le_bytes()))
     }
@@ -274,7 +275,7 @@ name_id!(
     "policy name"
 );
 name_id!(
-    /// Name of a member of a site, as its certificate states it. It is one level of the topics that it alone may write.
+    /// Name of a member of a site, as the member's certificate states it. It is one level of the topics that the member alone may write.
     MemberName,
     "member"
 );
@@ -287,7 +288,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// The first `chars` characters of a text of a peer or user that are no control characters, for one line of a message.
+/// The first `chars` characters of `text` without its control characters, for one line of an error message.
 pub fn clipped(text: &str, chars: usize) -> String {
     text.chars().filter(|character| !character.is_control()).take(chars).collect()
 }
@@ -312,13 +313,13 @@ pub fn parse_hex<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], IdError>
 /// An id that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IdError {
-    /// Slot out of range.
+    /// The device slot is above 63.
     #[error("device slot: expected 0 to 63, found {0}")]
     Slot(u8),
-    /// Edge out of range.
+    /// The edge is above 63.
     #[error("edge: expected 0 to 63, found {0}")]
     Edge(u8),
-    /// Not the hex digits of an id.
+    /// The text is not the hex digits of an id.
     #[error("id: expected {digits} hex digits, found {found:?}")]
     Hex {
         /// Expected number of digits.
@@ -326,7 +327,7 @@ pub enum IdError {
         /// The text found, clipped.
         found: String,
     },
-    /// A name that cannot be one level of a topic.
+    /// The name cannot be one level of a topic.
     #[error(
         "{what}: expected 1 to 64 of a-z A-Z 0-9 . _ - (it becomes one level of an MQTT topic), found {found:?}"
     )]

@@ -3,7 +3,7 @@
 /// Version of the binary messages of this build.
 pub const VERSION: u8 = 2;
 
-/// Most samples in one batch.
+/// Largest number of samples in one batch.
 pub const MAX_BATCH_SAMPLES: usize = 64;
 
 /// Kind of a message: the low half of byte 0.
@@ -52,17 +52,17 @@ impl Kind {
         Self::NAMES[self as usize - 1].1
     }
 
-    /// Whether the message goes to every device of the group. Such a message has neither flags nor age, and has the network's session.
+    /// True if messages of the kind go to every device of the group. Such messages have neither flags nor age, but the network's session.
     pub(crate) const fn is_to_group(self) -> bool {
         matches!(self, Self::Trigger | Self::Request)
     }
 
-    /// Whether a message may name the frame that it is about.
+    /// True if messages of the kind may name the frame that they are about.
     pub(crate) const fn may_name_frame(self) -> bool {
         matches!(self, Self::Summary | Self::Input | Self::Decided)
     }
 
-    /// The kind with this number.
+    /// The kind with the number `bits`; `None` if there is none.
     pub(crate) fn from_bits(bits: u8) -> Option<Self> {
         Self::NAMES.into_iter().map(|(kind, _)| kind).find(|kind| *kind as u8 == bits)
     }

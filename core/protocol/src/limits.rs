@@ -25,7 +25,7 @@ pub struct Limits {
     pub scores: ScoreEncoding,
     /// Bits of one feature map.
     pub feature_bits: usize,
-    /// Whether feature maps are coded: a body may then be shorter than the map.
+    /// True when feature maps are coded: a body may then be shorter than the map.
     pub codes_features: bool,
     /// Bytes of a view.
     pub view_bytes: usize,
@@ -50,7 +50,7 @@ impl Limits {
         ScoreEncoding::F32.bytes(self.classes)
     }
 
-    /// Whether a body of this kind may have `bytes` bytes. A batch passes with any length: its entries are checked later. A request may
+    /// True if a body of this kind may have `bytes` bytes. A batch passes with any length: its entries are checked later. A request may
     /// lack the zero bytes at its end. Coded features may be shorter than the map, but not empty.
     pub(crate) fn fits(&self, kind: Kind, bytes: usize) -> bool {
         let whole = self.body_bytes(kind);

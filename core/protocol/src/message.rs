@@ -7,7 +7,7 @@
 //! | `not_in_view` | nothing |
 //! | `request` | slots that are asked, a [`SlotSet`] (u64) without the zero bytes at its end |
 //! | `features` | packed map; in a network that codes maps, the coded map if it is shorter |
-//! | `gone` | nothing: the sender has no features of the sample; on the topic `summary`, marked late: it gave the whole sample up |
+//! | `gone` | nothing: the sender has no features of the sample; on the topic `summary`, marked late: the sender gave the whole sample up |
 //! | `input` | the view as pixels |
 //! | `decided` | class (u16), confidence (f32), policy id (8 bytes) |
 //! | `edge_features` | slots whose features the edge had, a [`SlotSet`] (u64); scores, one `f32` a class; packed map |
@@ -15,7 +15,7 @@
 //!
 //! `summary`, `input` and `decided` may name their frame behind the body (`frame_name.rs`); [`decode`] checks the name and passes it over.
 //!
-//! Device, session, kind and sample identify a message. Receivers must expect each message more than once.
+//! Sender, session, kind and sample identify a message. Receivers must expect each message more than once.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +32,9 @@ use crate::message_error::{DecodeError, EncodeError};
 /// A decoded message, borrowing its body from the payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Message<'a> {
-    /// The bytes before the body.
+    /// The decoded header.
     pub header: Header,
-    /// The bytes after the header.
+    /// The decoded body.
     pub body: Body<'a>,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Bytes after the header.
+    /// Bytes of the body, without the name of a frame after the body.
     pub fn len(&self) -> usize {
         match self {
             Self::Request(slots) => slot_bytes(*slots),
@@ -115,7 +115,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Whether nothing follows the header.
+    /// True if the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -168,7 +168,7 @@ fn slot_bytes(slots: SlotSet) -> usize {
     8 - slots.bits().leading_zeros() as usize / 8
 }
 
-/// Reads the one message that a whole payload is.
+/// Reads a payload that is exactly one message.
 ///
 /// # Errors
 /// [`DecodeError`] for bytes that are not exactly one message under these limits. Scores must be finite and tail bits zero.

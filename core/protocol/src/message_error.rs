@@ -20,7 +20,7 @@ pub enum BatchMistake {
     /// The age would be below 0: captured after the sending.
     #[error("expected an age of at least 0, found a sample from after its sending")]
     NegativeAge,
-    /// A number that is cut off, too large, or written in more bytes than necessary.
+    /// A number is cut off, too large, or written in more bytes than necessary.
     #[error("expected a number in as few bytes as it needs, found other bytes")]
     Number,
     /// The scores of the answer are cut off.
@@ -31,13 +31,13 @@ pub enum BatchMistake {
         /// Bytes left.
         found: usize,
     },
-    /// More entries than allowed.
+    /// The batch has more than [`MAX_BATCH_SAMPLES`] entries.
     #[error("expected at most {MAX_BATCH_SAMPLES} entries, found more")]
     TooMany,
-    /// No entry.
+    /// The batch has no entry.
     #[error("expected an entry, found none")]
     Missing,
-    /// The flag `late`, which a batch never has.
+    /// The header has the flag `late`, which a batch never has.
     #[error("expected answers in time, found the flag late")]
     Late,
 }
@@ -57,10 +57,10 @@ pub struct EncodeError {
 /// A payload that is not a message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// Shorter than a header.
+    /// The payload is shorter than a header.
     #[error("message: expected a whole header, found {0} bytes")]
     Truncated(usize),
-    /// Longer than the longest message.
+    /// The payload is longer than the longest message.
     #[error("message: expected at most {limit} bytes, found {found}")]
     Oversize {
         /// Longest payload under the limits.
@@ -68,7 +68,7 @@ pub enum DecodeError {
         /// Bytes found.
         found: usize,
     },
-    /// Another version of the protocol.
+    /// The message has another version of the protocol.
     #[error("message: expected version {VERSION}, found {0}: update the older side")]
     Version(u8),
     /// A kind this version does not have.
@@ -101,7 +101,7 @@ pub enum DecodeError {
     /// A request with a zero byte at its end, where such bytes are left out.
     #[error("request message: expected no zero byte at its end, found one")]
     ZeroAtEnd,
-    /// The name of a frame that is cut off, too long or no text.
+    /// The scores or the name of a frame are cut off, or the name is too long, not UTF-8, or has control characters.
     #[error(
         "message: expected a frame's number and a file's name of at most 255 bytes in UTF-8 without control characters, found other bytes"
     )]

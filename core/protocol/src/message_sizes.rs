@@ -1,4 +1,4 @@
-//! Largest messages of a group, in bytes: what the broker's limit of packets must allow.
+//! Largest messages of a group, in bytes. The broker's limit of packets must allow these messages.
 
 use crate::decision::SettledNotice;
 use crate::ids::Slot;
@@ -10,13 +10,13 @@ const PACKET_OVERHEAD_BYTES: usize = 256;
 /// Bytes of a birth, a status or a claim with its names.
 const NOTICE_BYTES: usize = 1024;
 
-/// Bytes of a result without its label and what it says of each slot: times, byte counts, ids, at most four exits.
+/// Bytes of a result without the label and the parts for each slot: times, byte counts, ids, at most four exits.
 const RESULT_BYTES: usize = 2048;
 
 /// Bytes of a result for each slot: a word of its presence, and the name of a missing device (64 bytes), each with quotes and comma.
 const RESULT_SLOT_BYTES: usize = 14 + 67;
 
-/// Bytes of a result's view: names of device and file (JSON takes up to two bytes for a character of it), time, number of the frame.
+/// Bytes of a view in a result: names of device and file, time, number of the frame. JSON takes up to two bytes for a byte of the file name.
 const VIEW_BYTES: usize = 192 + 2 * MAX_FILE_NAME_BYTES;
 
 /// Bytes of a class probability with its comma.
@@ -34,13 +34,13 @@ const ACCOUNT_BYTES: usize = SettledNotice::MAX_LATE * ID_BYTES
     + SettledNotice::MAX_REFUSED * REFUSED_BYTES
     + 1024;
 
-/// Bytes of the largest result of a network with labels of at most so many bytes.
+/// Bytes of the largest result of a network with `slots` slots and labels of at most `label_bytes` bytes.
 pub const fn largest_result(label_bytes: usize, slots: usize) -> usize {
     RESULT_BYTES + label_bytes + slots * RESULT_SLOT_BYTES
 }
 
-/// Bytes that views and class probabilities add to a result: in a group with `details` to each one. Devices that name their frames add
-/// them too, which the leader does not know before; an account, which takes as much, is a rare packet.
+/// Bytes that views and class probabilities add to a result: in a group with `details` to every result, elsewhere to results of devices
+/// that name their frames. The leader does not know of such devices in advance, but [`PacketSizes::rare`] has room: an account is as large.
 pub const fn details(slots: usize, classes: usize) -> usize {
     slots * VIEW_BYTES + classes * SCORE_BYTES
 }
@@ -51,9 +51,9 @@ pub const LARGEST_RESULT_BYTES: usize = largest_result(0, Slot::MAX);
 /// Largest packets that a member of a group publishes, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketSizes {
-    /// In ordinary work.
+    /// Largest packet in ordinary work.
     pub usual: usize,
-    /// Also after long outages.
+    /// Largest packet of all, also after long outages.
     pub rare: usize,
 }
 
@@ -70,7 +70,7 @@ impl PacketSizes {
         Self { usual, rare: usual }
     }
 
-    /// The larger sizes of both.
+    /// The larger of both sizes, `usual` and `rare` each.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { usual: self.usual.max(other.usual), rare: self.rare.max(other.rare) }

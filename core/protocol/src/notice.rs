@@ -62,7 +62,7 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// Whether the device can send batches; it does so only if the leader reads batches.
+    /// True if the device can send batches; the device sends them only if the leader reads batches.
     pub fn sends_batches(&self) -> bool {
         self.capabilities.iter().any(|name| name == BATCHES)
     }
@@ -141,7 +141,7 @@ pub struct LeaderClaim {
 pub struct InstanceId(pub u64);
 
 impl LeaderClaim {
-    /// Largest term: up to here a JSON reader has the exact number even if it reads `f64`.
+    /// Largest term: a JSON reader that reads numbers as `f64` has every term up to this one exactly.
     pub const MAX_TERM: u64 = 1 << 53;
 
     /// Reads a claim.

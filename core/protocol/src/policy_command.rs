@@ -101,10 +101,10 @@ pub struct DeviceCommand {
 /// Longest command, in bytes.
 pub const MAX_COMMAND_BYTES: usize = 16 << 10;
 
-/// Reads a command; the error says in one line why the bytes are none.
+/// Reads a command.
 ///
 /// # Errors
-/// The mistake in words, with what was expected and what was found.
+/// One line with the mistake, if the bytes are no command or more than [`MAX_COMMAND_BYTES`].
 pub fn read_command<T: for<'de> Deserialize<'de>>(payload: &[u8]) -> Result<T, String> {
     if payload.len() > MAX_COMMAND_BYTES {
         return Err(format!(

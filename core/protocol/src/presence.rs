@@ -10,7 +10,7 @@ use crate::ids::Slot;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SlotPresence {
-    /// The slot sent a summary.
+    /// The slot sent a view of the sample: a summary, an input, a map or a decision.
     Present,
     /// The device is up and does not see the object. The slot does not vote and is not missing.
     NotInView,
@@ -29,7 +29,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Presence of `slots` slots (at most [`Slot::MAX`]), all missing.
+    /// Presence of `slots` slots, all missing; [`Slot::MAX`] slots for a larger number.
     pub fn missing(slots: usize) -> Self {
         Self { slots: slots.min(Slot::MAX) as u8, present: SlotSet::EMPTY, not_in_view: SlotSet::EMPTY }
     }
@@ -70,7 +70,7 @@ impl Presence {
         }
     }
 
-    /// Number of slots that sent a summary.
+    /// Number of present slots.
     pub fn present_count(&self) -> u32 {
         self.present.len() as u32
     }
@@ -85,7 +85,7 @@ impl Presence {
         Slot::first(self.slots()).filter(|slot| !self.answered().contains(*slot))
     }
 
-    /// Slots that sent a summary.
+    /// The present slots.
     pub fn present(&self) -> SlotSet {
         self.present
     }

@@ -70,7 +70,7 @@ pub fn floats(bytes: &[u8]) -> impl ExactSizeIterator<Item = f32> {
     bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
 }
 
-/// Appends levels of `bits` bits each, at most 8.
+/// Appends levels of `bits` bits each, 1 to 8.
 pub fn put_levels(levels: impl IntoIterator<Item = u8>, bits: usize, out: &mut Vec<u8>) {
     let (mut held, mut count) = (0u32, 0);
     for level in levels {
@@ -87,7 +87,7 @@ pub fn put_levels(levels: impl IntoIterator<Item = u8>, bits: usize, out: &mut V
     }
 }
 
-/// Reads levels of `bits` bits each, at most 8. Zero bits after the last level may read as more levels.
+/// Reads levels of `bits` bits each, 1 to 8. Zero bits after the last level may read as more levels.
 pub fn levels(bytes: &[u8], bits: usize) -> impl Iterator<Item = u8> {
     let mask = ((1u16 << bits) - 1) as u8;
     (0..bytes.len() * 8 / bits).map(move |index| {

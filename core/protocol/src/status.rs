@@ -29,11 +29,11 @@ pub struct StatusPage<T> {
     pub time: UtcTime,
     /// Time since the start of the program.
     pub uptime_s: u64,
-    /// Whether the program works; false once only a new process helps.
+    /// True while the program works; false once only a restart of the program helps.
     pub live: bool,
-    /// Whether the program takes work.
+    /// True while the program takes work.
     pub ready: bool,
-    /// Why the program takes no work; `None` while it takes work.
+    /// Reason why the program takes no work; `None` while the program takes work, or if the reason is not known.
     pub unready_reason: Option<String>,
     /// Fields that only this kind of program has.
     #[serde(flatten)]
@@ -84,9 +84,9 @@ pub struct DeviceBroker {
 /// State of a connection to the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerStatus {
-    /// Whether the connection stands.
+    /// True while the connection stands.
     pub connected: bool,
-    /// Why the connection does not stand; `None` without a known failure.
+    /// Reason why the connection does not stand; `None` without a known failure.
     pub reason: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub struct BrokerStatus {
 pub struct LeaderNews {
     /// Time since the leader's last notice; `None` before the first.
     pub last_notice_s: Option<f64>,
-    /// Why the leader refuses the device; `None` if it does not.
+    /// Reason why the leader refuses the device; `None` if the leader does not refuse the device.
     pub refusal: Option<String>,
 }
 
@@ -108,13 +108,13 @@ pub struct SourceStatus {
     pub faults: BTreeMap<String, u64>,
     /// Samples whose frame in the archive cannot be read.
     pub broken_frames: u64,
-    /// Why the frames give no answers: the camera is frozen, dark or covered.
+    /// Reason why the frames give no answers, such as a frozen, dark or covered camera; `None` while samples are answered.
     #[serde(default)]
     pub frozen: Option<String>,
-    /// Size and format of the first frame, such as `640x480 JPEG`.
+    /// Size and format of the first frame, such as `640x480 JPEG`; `None` before the first frame.
     #[serde(default)]
     pub format: Option<String>,
-    /// Why no frames come now, such as a command that has ended.
+    /// Reason why no frames come now, such as a command that has ended; `None` while frames come.
     #[serde(default)]
     pub waits: Option<String>,
 }
@@ -132,7 +132,8 @@ pub struct CaptureStatus {
     pub clock_steps: u64,
     /// Time since the last capture; `None` before the first.
     pub last_capture_s: Option<f64>,
-    /// Why the latest trigger is not answered; `None` once one is believed or the leader's account puts the device back.
+    /// Reason why the latest trigger is not answered; `None` once a later trigger is answered, or once the leader's account has set the
+    /// newest id back.
     pub refused_trigger: Option<String>,
 }
 
@@ -156,7 +157,7 @@ pub struct SpoolStatus {
 pub struct CertificateStatus {
     /// End of the certificate's validity, seconds since 1970.
     pub expires_unix_s: u64,
-    /// Whether newer files of the certificate were found but cannot be used.
+    /// True when newer files of the certificate were found but cannot be used.
     pub reload_failed: bool,
 }
 
@@ -191,10 +192,10 @@ pub struct GroupStatus {
     pub edge: Option<EdgeId>,
     /// The current network, and the next one if there is one.
     pub networks: Vec<NetworkId>,
-    /// State of this process in the group; absent until the process has reported for the first time.
+    /// State of this process in the group; absent until the process has reported for the first time or has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<GroupState>,
-    /// Why the group has failed; absent unless the state is `failed`.
+    /// Reason why the group has failed; absent unless the state is `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Fields for the role of this process; absent until the process has reported for the first time.
@@ -239,9 +240,9 @@ pub enum GroupState {
     Starting,
     /// The process leads.
     Leading,
-    /// Another process leads; this one waits until that leader ends.
+    /// Another process leads; this process waits until that leader ends.
     Waiting,
-    /// Another process leads but is silent; this one waits, and an operator may replace that leader.
+    /// Another process leads but is silent; this process waits, and an operator may replace that leader.
     WaitingForSilent,
     /// The process is an edge with a connection to the broker.
     Up,
@@ -284,9 +285,9 @@ pub struct LeadStatus {
     pub instance: Option<InstanceId>,
     /// Number of the claim of this process; a new leader takes a higher one.
     pub term: u64,
-    /// The leader for whose end this process waits; `None` if it waits for none.
+    /// The leader for whose end this process waits; `None` if this process does not wait.
     pub waits_for: Option<InstanceId>,
-    /// Why the broker refused the claim of this process; `None` if it did not.
+    /// Reason why the broker refused the claim of this process; `None` if the broker did not refuse the claim.
     pub claim_refused: Option<String>,
 }
 
@@ -297,7 +298,7 @@ pub struct SampleCounts {
     pub open: u64,
     /// Samples that were triggered, or open at a restart, and that no device has answered yet.
     pub awaited: u64,
-    /// The latest trigger, if it is too far ahead to be believed before a second one near it comes.
+    /// The latest trigger, if its id is too far ahead to be believed before a second trigger near this id comes.
     #[serde(default)]
     pub unconfirmed_trigger: Option<SampleId>,
     /// Decisions.
@@ -319,13 +320,13 @@ pub struct SampleCounts {
 pub struct CloudRequests {
     /// Requests started.
     pub asked: u64,
-    /// Answers with logits, those after the deadline included.
+    /// Answers with logits, answers after the deadline included.
     pub answered: u64,
     /// Requests without an answer in time, by reason.
     pub failed: BTreeMap<Degraded, u64>,
     /// Requests that the cloud refused, by code of the error table.
     pub refused: BTreeMap<String, u64>,
-    /// Whether the cloud serves other networks than the group's, or has no model of the group's name.
+    /// True when the cloud serves other networks than the group's, or has no model of the group's name.
     pub other_network: bool,
 }
 
@@ -334,7 +335,7 @@ pub struct CloudRequests {
 pub struct JournalStatus {
     /// Folder of the journal; `None` without a journal.
     pub path: Option<PathBuf>,
-    /// Whether the journal has no room for more decisions.
+    /// True when the journal has no room for more decisions.
     pub full: bool,
     /// Writes that failed.
     pub failed_writes: u64,
@@ -355,7 +356,7 @@ pub struct GroupDevice {
     pub since_s: f64,
     /// Time since the last accepted message of the device.
     pub last_message_s: f64,
-    /// Why the device is in this state; `None` if the state says all.
+    /// Reason why the device is in this state; `None` if the state says all.
     pub reason: Option<String>,
     /// Name and version of the device's software.
     pub version: String,
@@ -364,23 +365,23 @@ pub struct GroupDevice {
 words! {
     /// State of a device as its leader reports it.
     ReportedState {
-        /// It fills its slot and answers.
+        /// The device fills its slot and answers.
         Up = "up",
-        /// It answers after the window.
+        /// The device answers after the window.
         Late = "late",
-        /// It is up and does not answer.
+        /// The device is up and does not answer.
         Silent = "silent",
-        /// It is up, and its camera is frozen, dark or covered.
+        /// The device is up, and its camera is frozen, dark or covered.
         Frozen = "frozen",
-        /// It comes and goes.
+        /// The device comes and goes.
         Flapping = "flapping",
-        /// It runs another network.
+        /// The device runs another network.
         WrongNetwork = "wrong_network",
-        /// Its birth is refused, or its slot is taken.
+        /// The birth of the device is refused, or its slot is taken.
         Refused = "refused",
-        /// Its clock differs from its group's.
+        /// The clock of the device differs from its group's.
         ClockOff = "clock_off",
-        /// Its connection has ended.
+        /// The connection of the device has ended.
         Down = "down",
     }
     /// A state of a later version.

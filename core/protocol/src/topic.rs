@@ -42,13 +42,13 @@ pub enum DeviceTopic {
     Status,
     /// Identity of the device; retained.
     Birth,
-    /// Scores, or `not_in_view`.
+    /// Answers: `summary`, `not_in_view`, `input` and `batch`; also `gone`, marked late, for a sample that the device gave up.
     Summary,
-    /// Feature bits, or `gone`.
+    /// Features, or `gone`.
     Features,
     /// The device's own decision (configurations b and d).
     Decision,
-    /// A frame that was requested.
+    /// Reserved for frames on request.
     Frame,
     /// A command to the device.
     Cmd,
@@ -182,13 +182,13 @@ impl EdgeTopic {
     }
 }
 
-/// Why a name is no topic of this group.
+/// Reason for which a name is no topic of this group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TopicError {
-    /// Another site, group or version.
+    /// The topic is of another site, group or version.
     #[error("topic {0:?} does not belong to this group")]
     Foreign(String),
-    /// A topic of this group with an unknown form.
+    /// The topic is of this group and has an unknown form.
     #[error("topic {0:?} is not one of this protocol's")]
     Unknown(String),
     /// The id in the topic is not valid.

@@ -26,7 +26,7 @@ pub struct Trigger {
     pub session: Option<Session>,
 }
 
-/// What some editors put before a text.
+/// Byte order mark, which some editors put before a text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 impl Trigger {
@@ -39,8 +39,8 @@ impl Trigger {
     /// Largest id of a trigger; 2^30 ids are left above it, so that ids do not run out.
     pub const MAX_ID: SampleId = SampleId(u64::MAX - (1 << 30));
 
-    /// Reads a message on the topic `trigger`. One that begins with `{`, after white space or a byte order mark, is JSON: as a binary
-    /// trigger it would have bytes left over.
+    /// Reads a message on the topic `trigger`. A message that begins with `{`, after a byte order mark or white space, is JSON: no binary
+    /// message of this version begins with these bytes.
     ///
     /// # Errors
     /// [`DecodeError`] for bytes that are neither form, and for a binary message of another kind.

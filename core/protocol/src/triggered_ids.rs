@@ -1,4 +1,5 @@
-//! Which ids of triggers are believed: leader and devices judge each trigger alike.
+//! Ids of triggers: leader and devices judge alike which triggers are believed. In the figure a trigger of the present connection has the
+//! newest id; [`JudgedTrigger::Below`] has the other cases.
 //!
 //! ```text
 //!        newest              newest + 1,000
@@ -14,9 +15,10 @@ use crate::trigger::Trigger;
 /// Ids of the triggers of a group, as one reader has seen them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriggeredIds {
-    /// Newest believed id, from a trigger or an answer; `None` before the first.
+    /// Newest believed id, from a trigger or an answer; `None` while there is none.
     newest: Option<SampleId>,
-    /// Newest believed trigger of the present connection. Later triggers of the connection must be above it.
+    /// Newest believed trigger of the present connection, or the id to which [`settle`](Self::settle) set the newest id back. Later
+    /// triggers of the connection must be above this id.
     triggered: Option<SampleId>,
     /// Latest trigger that was too far ahead to be believed alone; `None` once another trigger is believed.
     unconfirmed: Option<SampleId>,
@@ -27,7 +29,7 @@ pub struct TriggeredIds {
 pub enum JudgedTrigger {
     /// The id is near the newest one, or is the first one.
     Believed,
-    /// The id is near this unconfirmed one and differs from it: both are believed.
+    /// The id is near the unconfirmed id in this variant and differs from it: both ids are believed.
     Confirms(SampleId),
     /// The id is far ahead: devices capture the sample, but do not answer before a second trigger confirms it.
     Unconfirmed,
@@ -38,7 +40,7 @@ pub enum JudgedTrigger {
 }
 
 impl TriggeredIds {
-    /// Judges a trigger.
+    /// Judges a trigger. A believed id is kept as the newest, an unconfirmed id as the one that waits.
     pub fn judge(&mut self, sample: SampleId) -> JudgedTrigger {
         if sample > Trigger::MAX_ID {
             return JudgedTrigger::TooHigh;
@@ -77,22 +79,23 @@ impl TriggeredIds {
         }
     }
 
-    /// Begins a connection. Triggers before it may have been missed, so its first trigger may be below the newest id, if near.
+    /// Begins a connection. Earlier triggers may have been missed, so the first trigger of the connection may be below the newest id, but
+    /// near it.
     pub fn connected(&mut self) {
         self.triggered = None;
     }
 
-    /// Newest believed id; `None` before the first.
+    /// Newest believed id; `None` while there is none.
     pub fn newest(&self) -> Option<SampleId> {
         self.newest
     }
 
-    /// Whether a trigger of the present connection was believed.
+    /// True once a trigger of the present connection was believed, or [`settle`](Self::settle) has set the newest id back to an id above 0.
     pub fn has_trigger(&self) -> bool {
         self.triggered.is_some()
     }
 
-    /// The trigger that waits for a second one near it.
+    /// The trigger that waits for a second trigger near it; `None` if there is none.
     pub fn unconfirmed(&self) -> Option<SampleId> {
         self.unconfirmed
     }
@@ -102,7 +105,7 @@ impl TriggeredIds {
     }
 }
 
-/// Whether two ids are at most [`Trigger::MAX_STEP`] apart.
+/// True if two ids are at most [`Trigger::MAX_STEP`] apart.
 pub fn is_near(sample: SampleId, other: SampleId) -> bool {
     sample.0.abs_diff(other.0) <= Trigger::MAX_STEP
 }

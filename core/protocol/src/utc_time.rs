@@ -37,7 +37,7 @@ impl UtcTime {
 }
 
 impl From<SystemTime> for UtcTime {
-    /// The time of a clock, rounded down; a time before 1970 becomes 1970, one after 9999 the end of 9999.
+    /// The time of a clock, rounded down; a time before 1970 becomes the beginning of 1970, a time after 9999 the end of 9999.
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX).min(Self::MAX_MS))

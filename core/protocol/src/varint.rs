@@ -1,6 +1,6 @@
 //! Numbers in as few bytes as they need: seven bits a byte, the lowest first; bit 7 is set in all bytes but the last one.
 
-/// Bytes of the longest varint, that of the largest `u64`.
+/// Bytes of the longest varint, which is the largest `u64`.
 pub(crate) const MAX_VARINT_BYTES: usize = 10;
 
 pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {

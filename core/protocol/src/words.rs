@@ -37,7 +37,7 @@ macro_rules! words {
 
 pub(crate) use words;
 
-/// Whether a value is the default, which JSON leaves out.
+/// True if a value is the default, so that JSON leaves the field out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

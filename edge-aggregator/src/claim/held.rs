@@ -11,9 +11,9 @@ use super::{BEAT, RETRY, claim_text, read_claim};
 #[derive(Debug)]
 pub(crate) struct HeldClaim {
     claim: LeaderClaim,
-    /// Whether the claim came back on this connection, with no better claim before.
+    /// True once the claim came back on this connection, with no better claim before.
     is_confirmed: bool,
-    /// The claim of the leader that took over.
+    /// The claim of the leader that took over; `None` while none has.
     taken_over: Option<LeaderClaim>,
     /// Time of the next publication; `None` without a connection.
     next: Option<Instant>,
@@ -46,7 +46,7 @@ impl HeldClaim {
         self.next = None;
     }
 
-    /// Takes a message of the topic `leader`. Returns whether the message is the first on this connection that confirms the claim.
+    /// Takes a message of the topic `leader`. Returns true for the first message on this connection that confirms the claim.
     pub(crate) fn receive(&mut self, now: Instant, payload: &[u8]) -> bool {
         let Some(found) = read_claim(payload).ok() else {
             self.repair(now, "no claim");
@@ -68,7 +68,7 @@ impl HeldClaim {
         false
     }
 
-    /// The claim of the leader that took over, after which this process must not decide.
+    /// The claim of the leader that took over, after which this process must not decide; `None` while none has.
     pub(crate) fn taken_over(&self) -> Option<&LeaderClaim> {
         self.taken_over.as_ref()
     }
@@ -78,7 +78,7 @@ impl HeldClaim {
         self.next
     }
 
-    /// The claim as a message, when it is time to publish it.
+    /// The claim as a message, if it is to be published now; `None` otherwise.
     pub(crate) fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.next.filter(|next| *next <= now && self.taken_over.is_none())?;
         self.next = Some(now + if self.is_confirmed { BEAT } else { RETRY });

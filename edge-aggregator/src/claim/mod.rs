@@ -1,4 +1,4 @@
-//! Which process leads the group: claims on the retained topic `leader`.
+//! Election of the leader of a group: claims on the retained topic `leader`.
 //!
 //! ```text
 //!           no claim, `down`, or own claim         own claim comes back first
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The broker puts all claims into one order: of two claims with the same term, the first one counts. A leader publishes its claim every
-//! [`BEAT`]. A restart with the same journal has the same name, and claims at once after the claim of its earlier process. If another
-//! process publishes a claim with this process's name and term, a second process runs with a copy of the journal.
+//! [`BEAT`]. A process that is restarted with the same journal has the same name, and claims at once after the claim of the earlier process.
+//! If another process publishes a claim with this process's name and term, a second process runs with a copy of the journal.
 //!
 //! A leader that is silent for [`SILENT`] is named in the log. Another process then replaces it only if that process has the same
 //! journal, or if the silent leader never led (it published its claim once). With `--take-over` a process does not wait for silence.
@@ -55,7 +55,7 @@ impl Process {
         Self { instance, number: InstanceId(random()) }
     }
 
-    /// Whether this process published `claim`.
+    /// True if this process published `claim`.
     fn published(self, claim: &LeaderClaim) -> bool {
         claim.instance == self.instance && claim.process == self.number
     }
@@ -93,7 +93,6 @@ fn read_claim(payload: &[u8]) -> Result<LeaderClaim, String> {
     Ok(claim)
 }
 
-/// A claim as JSON.
 pub(crate) fn claim_text(claim: &LeaderClaim) -> Vec<u8> {
     serde_json::to_vec(claim).expect("names and numbers have a JSON form")
 }

@@ -13,9 +13,9 @@ use super::{LISTEN, Process, RETRY, SILENT, read_claim};
 #[derive(Debug)]
 pub(crate) struct Waiting {
     own: Process,
-    /// Whether this process may replace a leader that is up: an operator's order, which holds until this process leads.
+    /// True while this process may replace a leader that is up: an operator's order, which holds until this process leads.
     take_over: bool,
-    /// Whether a second running process, with a copy of the journal, publishes claims with this process's name.
+    /// True if a second running process, with a copy of the journal, publishes claims with this process's name.
     is_own_foreign: bool,
     /// Time from which a missing claim means that nobody leads; `None` without a connection.
     listen_until: Option<Instant>,
@@ -26,12 +26,12 @@ pub(crate) struct Waiting {
     claimed: Option<Claimed>,
     /// Term that this process has claimed last.
     published: u64,
-    /// Whether a claim of another instance was read since this process led last.
+    /// True if a claim of another leader was read since this process led last.
     after_another: bool,
     log: LogLimit,
 }
 
-/// Most log lines a minute about the claims of others.
+/// Most log lines a minute about claims.
 const MAX_LINES: u32 = 6;
 
 /// The latest claim of another process, the time at which it was read, and whether the log has named its leader and that leader's silence.
@@ -43,13 +43,12 @@ struct Known {
     is_silence_named: bool,
 }
 
-/// This process's claim, published, and not taken as a lead yet.
+/// A published claim of this process, which does not lead yet.
 #[derive(Clone, Copy, Debug)]
 struct Claimed {
     term: u64,
     until: Instant,
     is_back: bool,
-    /// Whether the broker refused the claim.
     is_refused: bool,
 }
 
@@ -59,10 +58,7 @@ pub(crate) enum Step {
     /// Wait for a message, or until [`Waiting::timer`].
     Wait,
     /// Publish this process's claim with this term.
-    Claim {
-        /// The term.
-        term: u64,
-    },
+    Claim { term: u64 },
     /// This process's claim came back first: this process leads.
     Lead(Won),
 }
@@ -71,7 +67,7 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Won {
     pub(crate) term: u64,
-    /// Whether another instance led before: it may have decided samples that are open or unsent in this process's journal.
+    /// True if another leader may have led before, and may have decided samples that are open or unsent in this process's journal.
     pub(crate) after_another: bool,
 }
 
@@ -129,7 +125,7 @@ impl Waiting {
         }
     }
 
-    /// What to do now.
+    /// The next action of this process.
     pub(crate) fn step(&mut self, now: Instant) -> Step {
         let Some(listen_until) = self.listen_until else { return Step::Wait };
         if let Some(Claimed { term, until, is_back, is_refused }) = self.claimed {
@@ -165,7 +161,7 @@ impl Waiting {
         Step::Claim { term }
     }
 
-    /// Time of the next [`Waiting::step`], if no message comes before.
+    /// Time of the next [`Waiting::step`], if no message comes before; `None` if only a message is waited for.
     pub(crate) fn timer(&self) -> Option<Instant> {
         let listen_until = self.listen_until?;
         match (&self.claimed, &self.known) {
@@ -186,7 +182,6 @@ impl Waiting {
         }
     }
 
-    /// The broker refused this process's claim.
     pub(crate) fn claim_refused(&mut self) {
         if let Some(claimed) = &mut self.claimed {
             claimed.is_refused = true;
@@ -235,12 +230,12 @@ impl Waiting {
         self.known = Some(Known { claim, heard: now, is_named, is_silence_named: false });
     }
 
-    /// Whether the claim is by another process that is up.
+    /// True if the claim is by another process that is up.
     fn is_anothers(&self, claim: &LeaderClaim) -> bool {
         claim.state == DeviceState::Up && self.is_strangers(claim)
     }
 
-    /// Whether the claim is by neither this process nor an earlier process with this journal.
+    /// True if the claim is by neither this process nor an earlier process with this journal.
     fn is_strangers(&self, claim: &LeaderClaim) -> bool {
         claim.instance != self.own.instance || self.is_own_foreign && !self.own.published(claim)
     }

@@ -76,7 +76,7 @@ impl CloudModel {
     /// Asks the cloud for its networks.
     ///
     /// # Errors
-    /// The reason why the cloud does not say.
+    /// The reason why the cloud's networks are not known.
     async fn check_networks(&self) -> Result<CloudNetworks, String> {
         let request = self
             .connection
@@ -129,7 +129,7 @@ impl CloudModel {
     }
 }
 
-/// Compares the networks of a group with those that a model's metadata name.
+/// Compares the networks of a group with the networks in a model's metadata.
 fn compare(ours: &[NetworkId], metadata: &Value) -> CloudNetworks {
     let parameters = ["network", "next_network"].map(|key| &metadata["parameters"][key]);
     let served = parameters.into_iter().filter_map(|id| serde_json::from_value(id.clone()).ok());

@@ -257,7 +257,6 @@ async fn names_networks(cloud: &Cloud, networks: &[NetworkId]) {
     assert_eq!(asked, "get /v2/models/m http/1.1");
 }
 
-/// Refuses the next question.
 async fn refuses(cloud: &Cloud, status: u16, code: &str) {
     let body = serde_json::json!({ "error": "network: expected this one", "code": code });
     let asked = takes(cloud, status, &body).await;
@@ -349,7 +348,7 @@ async fn a_connection_that_breaks_before_the_answer_is_unreachable() {
 async fn statuses_other_than_200_are_refusals_and_504_is_a_timeout() {
     let (mut cloud, target) = Cloud::listens().await;
     let mut client = client(target);
-    // After 429 nobody asks for a while.
+    // After 429 the client sends no request for a while.
     for (status, reason) in
         [(500, Degraded::CloudRefused), (504, Degraded::CloudTimeout), (429, Degraded::CloudRefused)]
     {

@@ -11,9 +11,9 @@
 //! | `frozen` | it is up, and says that its camera is frozen, dark or covered: it gives no answers |
 //! | `wrong_network` | its birth is refused because it runs another network |
 //! | `refused` | its birth is refused for another reason, or another device fills its slot |
-//! | `flapping` | its connection ended three times within a minute, and it is not refused |
+//! | `flapping` | it lost its slot three times within a minute, and its birth is not refused while it is up |
 //! | `clock_off` | its clock differs from its group's by more than a quarter of the period |
-//! | `down` | its connection has ended |
+//! | `down` | its connection has ended, or no status of its latest start says that it is up |
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,23 +39,23 @@ const MAX_LINES: u32 = 64;
 /// Reason of a device that comes and goes.
 const FLAPPING: &str = "it lost its slot three times within a minute";
 
-/// Number of samples without an answer from any device after which a device counts as silent.
+/// Number of samples without an answer after which a device counts as silent.
 const SILENT_SAMPLES: u32 = 3;
 
-/// A device with its state.
+/// A device with its state, for the status, the metrics and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedDevice {
-    /// The slot that it fills or claims.
+    /// Slot that the device fills or claims.
     pub slot: Slot,
-    /// Its state.
+    /// State of the device.
     pub state: ReportedState,
-    /// When the state began.
+    /// Time at which the state began.
     pub since: Instant,
-    /// Arrival of its latest accepted message.
+    /// Arrival of the device's latest accepted message.
     pub heard: Instant,
     /// Cause of a state other than `up`. For a device that is up: the trigger that it does not answer yet, otherwise empty.
     pub reason: Cow<'static, str>,
-    /// Name and version of its software.
+    /// Name and version of the device's software.
     pub software: String,
 }
 
@@ -63,9 +63,10 @@ pub struct ReportedDevice {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DeviceWatch {
     next: Option<Micros>,
-    /// When the connection to the broker was made; `None` without one.
+    /// Time at which the connection to the broker was made; `None` without a connection.
     connected: Option<Micros>,
-    /// Triggered samples in a row that no device answered, and when the latest of them was dropped.
+    /// Number of triggered samples in a row that no device answered, and the time at which the latest of them was dropped; `None` after a
+    /// decision.
     unanswered: Option<(u32, Micros)>,
     #[serde(skip, default = "log_limit")]
     log: LogLimit<Micros>,
@@ -75,7 +76,6 @@ fn log_limit() -> LogLimit<Micros> {
     LogLimit::new(MAX_LINES)
 }
 
-/// Inputs of a check.
 #[derive(Clone, Copy)]
 pub(crate) struct CheckInputs<'a> {
     pub(crate) now: Micros,
@@ -84,7 +84,6 @@ pub(crate) struct CheckInputs<'a> {
     pub(crate) registry: &'a Registry,
 }
 
-/// One check of a group.
 struct Check<'a> {
     inputs: CheckInputs<'a>,
     clocks_off: Vec<(Slot, ClockOff)>,
@@ -97,22 +96,19 @@ impl DeviceWatch {
         Self { next: None, connected: None, unanswered: None, log: log_limit() }
     }
 
-    /// Notes that the connection to the broker was made.
     pub(crate) fn connected(&mut self, now: Micros) {
         self.connected = Some(now);
     }
 
-    /// Notes that the connection to the broker has ended.
     pub(crate) fn disconnected(&mut self) {
         self.connected = None;
     }
 
-    /// Time of the next check.
+    /// Time of the next check; `None` before the first one.
     pub(crate) fn next_check(&self) -> Option<Micros> {
         self.next
     }
 
-    /// Whether a check is due.
     pub(crate) fn is_due(&self, now: Micros) -> bool {
         self.next.is_none_or(|next| now >= next)
     }
@@ -123,7 +119,6 @@ impl DeviceWatch {
         self.unanswered = Some((count.saturating_add(1), now));
     }
 
-    /// Notes that a sample was decided.
     pub(crate) fn sample_decided(&mut self) {
         self.unanswered = None;
     }
@@ -167,7 +162,7 @@ impl DeviceWatch {
         }
     }
 
-    /// Logs a change of state, unless the registry has a log line for it.
+    /// Logs a change of state, unless the registry has a log line for the change.
     fn log_change(&mut self, now: Micros, device: &DeviceId, was: ReportedState, reported: &ReportedDevice) {
         if is_logged_by_registry(was, reported.state) {
             return;
@@ -184,9 +179,9 @@ impl DeviceWatch {
 }
 
 impl Check<'_> {
-    /// The state of a device, and its reason; empty if the state says all.
+    /// The state of a device, and the reason for the state. Only a device that is `up` may have an empty reason.
     fn state(&self, device: &RegisteredDevice<'_>) -> (ReportedState, Cow<'static, str>) {
-        // A refusal comes first: it says what to change, and a refused device may come and go because of it.
+        // A refusal comes first: it says what to change, and a refused device may come and go because of the refusal.
         let beside = |reason: &'static str| -> Cow<'static, str> {
             match device.refusal {
                 Some(refusal) => format!("{reason}; it is refused: {refusal}").into(),
@@ -250,8 +245,8 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a device that answered last at `answered` is silent although no window shows it: for the time of three samples and the
-    /// deadline, or over three triggered samples in a row that no device answered.
+    /// True if a device that answered last at `answered` is silent although no window shows it: without an answer for the time of three
+    /// samples and the deadline, or over three triggered samples in a row that no device answered.
     fn group_is_silent(&self, answered: Micros) -> bool {
         // No answer could come before the connection.
         let answered = answered.max(self.connected);
@@ -270,7 +265,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether the registry has a log line for a change: the start and the end of a connection, and refusals.
+/// True if the registry has a log line for a change: the start and the end of a connection, and refusals.
 fn is_logged_by_registry(was: ReportedState, state: ReportedState) -> bool {
     use ReportedState::{Down, Refused, Up, WrongNetwork};
     let changed_to = if state == Up { was } else { state };
@@ -405,7 +400,7 @@ mod tests {
         }
         assert_eq!(group.checks(60), (Frozen, why.to_owned()));
         assert_eq!(group.registry.filled().len(), 1, "it keeps its slot");
-        // It starts again, with a status before its birth.
+        // The device starts again, and its status comes before its birth.
         let again = Status { boot: Boot(2), ..frozen };
         group.registry.set_status(group.index, again, LIVE, &mut changes);
         let birth = Birth { boot: Boot(2), ..birth("a", 0, NetworkId([7; 32])) };

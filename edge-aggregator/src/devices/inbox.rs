@@ -33,7 +33,7 @@ pub(crate) struct Inbox {
     pub(crate) devices: Registry,
     pub(crate) edges: RemoteEdges,
     routes: HashMap<String, Route>,
-    /// Triggers that the leader refused.
+    /// Number of refused triggers.
     refused_triggers: u64,
     scores: Vec<f32>,
     map: Vec<u8>,
@@ -90,7 +90,7 @@ impl Inbox {
         }
     }
 
-    /// Reads one message and calls `event` with its event. `event` returns why it refused a sample.
+    /// Reads one message and calls `event` with the message's event. `event` returns the reason for refusing a sample, or `None`.
     pub(crate) fn receive(
         &mut self,
         received: Received<'_>,
@@ -114,7 +114,7 @@ impl Inbox {
         self.tell_changes(event);
     }
 
-    /// Whether devices may send batches: a device in a slot can, and no remote edge takes part, since remote edges read no batches.
+    /// True if devices may send batches: a device in a slot can, and the group has no remote edges, since remote edges read no batches.
     pub(crate) fn takes_batches(&self) -> bool {
         let has_remote_edges = self.formats.iter().any(|(_, format)| format.has_remote_edges());
         self.devices.any_sends_batches() && !has_remote_edges
@@ -137,7 +137,7 @@ impl Inbox {
         Some(route)
     }
 
-    /// Whether a remembered route leads to a device or edge that is still remembered.
+    /// True if a remembered route leads to a device or edge that is still remembered.
     fn is_current(&self, route: Route) -> bool {
         match route {
             Route::Trigger => true,
@@ -424,8 +424,8 @@ pub fn edge_subscriptions(topics: &Topics, id: &EdgeId) -> Vec<String> {
     device_filters(topics).chain(own).collect()
 }
 
-/// Filters of the messages of devices and of triggers. Births and statuses come first: without them no other message is decoded. Statuses come
-/// before births, so that a device with a status is known as one when births that nobody stands behind fill the table.
+/// Filters of the messages of devices and of triggers. Births and statuses come first: without them no other message is decoded. Statuses
+/// come before births, so that the status of a device is known when births without a device behind them fill the table.
 fn device_filters(topics: &Topics) -> impl Iterator<Item = String> {
     use DeviceTopic::{Birth, Decision, Features, Status, Summary};
     let of_devices = [Status, Birth, Summary, Features, Decision].map(|leaf| topics.every_device(leaf));

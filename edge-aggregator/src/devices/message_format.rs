@@ -11,11 +11,11 @@ use headwater_protocol::{
     decode_header,
 };
 
-/// How and when a message came.
+/// Arrival of a message from the broker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) now: Micros,
-    /// Whether the broker had kept the message from before the connection.
+    /// True if the broker had kept the message (retained) from before the connection.
     pub(crate) is_retained: bool,
 }
 
@@ -44,7 +44,6 @@ pub struct InboxCounts {
 }
 
 impl InboxCounts {
-    /// Counts a refusal.
     pub(crate) fn refuse(&mut self, device: &DeviceId, fault: Fault) {
         let of_device = match self.refused.get_mut(device) {
             Some(of_device) => of_device,
@@ -102,7 +101,7 @@ pub(crate) struct MessageFormat {
 }
 
 impl MessageFormat {
-    /// Whether edges in other processes serve the network.
+    /// True if edges in other processes serve the network.
     pub(crate) fn has_remote_edges(&self) -> bool {
         self.remote_edges.iter().any(|slots| !slots.is_empty())
     }
@@ -139,8 +138,8 @@ impl MessageFormat {
         })
     }
 
-    /// Decodes a message of this network. `session` is the session of the sender's birth or status, or why the sender is not accepted. A
-    /// message of another session is refused, since it is from another network or boot.
+    /// Decodes a message of this network. `session` is the session of the sender's birth or status, or the fault for which the sender is not
+    /// accepted. A message of another session is refused, since it is from another network or boot.
     pub(crate) fn decode<'a>(
         &self,
         payload: &'a [u8],

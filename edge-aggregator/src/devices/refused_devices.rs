@@ -32,7 +32,7 @@ impl RefusedDevices {
         }
     }
 
-    /// Whether the refused devices or their reasons differ from those published last.
+    /// True if the refused devices or their reasons differ from the notice that was published last.
     pub(crate) fn has_news(&self) -> bool {
         self.now != self.published
     }
@@ -42,7 +42,6 @@ impl RefusedDevices {
         self.now.clone()
     }
 
-    /// Notes that a notice was published.
     pub(crate) fn note_published(&mut self, notice: &SettledNotice) {
         self.published.clone_from(&notice.refused);
     }

@@ -83,7 +83,7 @@ pub(crate) struct Registry {
     clear_limit: LogLimit<Micros>,
 }
 
-/// What the registry knows of the devices.
+/// The registry's knowledge of the devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RegistryState {
     devices: Vec<Device>,
@@ -96,9 +96,9 @@ pub(crate) struct RegistryState {
     last_holders: Vec<Option<DeviceId>>,
     /// Device names by slot, as the leader was told last.
     told_names: Vec<Option<DeviceId>>,
-    /// Slots that are filled and that a second device claims, and since when it does.
+    /// Filled slots that a second device claims, each with the time since which it does.
     contests: Vec<(Slot, Micros)>,
-    /// Devices whose retained birth was cleared while they were up, and when.
+    /// Devices whose retained birth was cleared while they were up, each with the time of that.
     cleared: Vec<(DeviceIndex, Micros)>,
     /// Ids of the devices by slot; empty if any device may claim any slot.
     owners: Vec<DeviceId>,
@@ -115,7 +115,7 @@ pub(crate) struct RegistryState {
 struct Holder {
     device: DeviceIndex,
     generation: Generation,
-    /// Arrival of the device's first accepted message in the slot.
+    /// Arrival of the device's first accepted message in the slot; `None` before it.
     spoke: Option<Micros>,
 }
 
@@ -141,7 +141,7 @@ impl Registry {
         }
     }
 
-    /// Whether a state has as many slots as this registry, and names only devices that are in the state and networks that the group has.
+    /// True if a state has as many slots as this registry, and names only devices that are in the state and networks that the group has.
     pub(crate) fn fits(&self, state: &RegistryState) -> bool {
         let by_slot = [state.holders.len(), state.last_holders.len(), state.told_names.len()];
         let is_known =
@@ -159,7 +159,7 @@ impl Registry {
                 .all(is_known)
     }
 
-    /// Notes a new connection to the broker: what was known before says nothing about the present connections of devices.
+    /// Notes a new connection to the broker: earlier messages say nothing about the present connections of devices.
     pub(crate) fn connected(&mut self) {
         self.state.devices.iter_mut().for_each(|device| device.session.on(SessionEvent::LeaderConnected));
     }
@@ -212,7 +212,7 @@ impl Registry {
         index
     }
 
-    /// Whether the device is still remembered.
+    /// True if the device is still remembered.
     pub(crate) fn is_current(&self, index: DeviceIndex) -> bool {
         self.state.devices.get(index.at).is_some_and(|device| device.index == index)
     }
@@ -237,8 +237,9 @@ impl Registry {
         }
     }
 
-    /// Makes a stranger of a device, if too many have an accepted birth: the latest of those for which nothing but the birth speaks, before
-    /// devices with a status and those that answer, of which the one goes that was silent longest. A device in a slot stays.
+    /// If more than [`MAX_DEVICES`] devices have an accepted birth, treats the birth of one of them as cleared. Devices without an answer
+    /// and without a sign of life go first, the latest of them before older ones; then devices with a sign of life, and last devices that
+    /// have answered, in both cases the one that was silent longest. Devices in slots and `newest` stay.
     fn bound_accepted(&mut self, newest: DeviceIndex, now: Micros) {
         let accepted = || self.state.devices.iter().filter(|device| !device.session.is_of_stranger());
         if accepted().count() <= MAX_DEVICES {
@@ -289,7 +290,8 @@ impl Registry {
         self.tell_names(changes);
     }
 
-    /// The reason why a birth is refused, if it is. `slots` is the number of slots of its network; `None` for a network of another group.
+    /// The reason why a birth is refused; `None` if it is accepted. `slots` is the number of slots of the birth's network; `None` for a
+    /// network that the group does not run.
     fn refusal(&self, index: DeviceIndex, birth: &Birth, slots: Option<usize>) -> Option<Refusal> {
         let id = &self.state.devices[index.at].id;
         if birth.device != *id {
@@ -373,7 +375,8 @@ impl Registry {
         }
     }
 
-    /// The retained birth was cleared. A device that is down has left for good; a device that is up keeps its session while it sends.
+    /// Notes that the retained birth of a device was cleared. An accepted device that is up keeps its session while it sends; of any other
+    /// device the birth is forgotten.
     pub(crate) fn clear_birth(&mut self, index: DeviceIndex, now: Micros, changes: &mut Vec<Change>) {
         let session = &self.state.devices[index.at].session;
         if session.is_up() && !session.is_of_stranger() {
@@ -391,7 +394,6 @@ impl Registry {
         self.state.cleared.retain(|(cleared, _)| *cleared != index);
     }
 
-    /// The slot that a device fills.
     fn slot_of(&self, index: DeviceIndex) -> Option<Slot> {
         let mut slots = Slot::first(self.state.holders.len()).zip(&self.state.holders);
         slots.find(|(_, holder)| holder.is_some_and(|holder| holder.device == index)).map(|(slot, _)| slot)
@@ -474,7 +476,7 @@ impl Registry {
         slots.filter(|(_, holder)| holder.is_some()).map(|(slot, _)| slot).collect()
     }
 
-    /// Whether a device in a slot sends batches if the leader reads batches.
+    /// True if a device in a slot sends batches when the leader reads batches.
     pub(crate) fn any_sends_batches(&self) -> bool {
         let in_slots =
             self.state.holders.iter().flatten().map(|holder| &self.state.devices[holder.device.at]);
@@ -537,7 +539,7 @@ impl Registry {
                 if self.state.devices[index.at].frozen.is_none() {
                     changes.push((claim.generation, Event::DeviceUp { slot: claim.slot }));
                 }
-                // Others that claim the slot wait for this device now.
+                // Other devices that claim the slot wait for this device now.
                 self.state.contests.retain(|(contested, _)| *contested != claim.slot);
                 if self.successor(claim.slot, index).is_some() {
                     self.contest(claim.slot, now);

@@ -41,7 +41,7 @@ pub(crate) struct RemoteEdges {
     log: LogLimit<Micros>,
 }
 
-/// What is known of the remote edges.
+/// The leader's knowledge of the remote edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RemoteEdgesState {
     edges: Vec<RemoteEdge>,
@@ -66,7 +66,7 @@ impl RemoteEdges {
         Self { formats, state: RemoteEdgesState::default(), log: LogLimit::new(MAX_LINES) }
     }
 
-    /// Whether a state names only networks that the group has.
+    /// True if a state names only networks that the group has.
     pub(crate) fn fits(&self, state: &RemoteEdgesState) -> bool {
         let sessions = state.edges.iter().filter_map(|edge| edge.session);
         sessions.map(|(_, claim)| claim.generation).all(|generation| self.formats.get(generation).is_some())
@@ -91,7 +91,7 @@ impl RemoteEdges {
         Some(RemoteEdgeIndex { at, number })
     }
 
-    /// Whether the edge is still remembered.
+    /// True if the edge is still remembered.
     pub(crate) fn is_current(&self, index: RemoteEdgeIndex) -> bool {
         self.state.edges.get(index.at).is_some_and(|known| known.number == index.number)
     }

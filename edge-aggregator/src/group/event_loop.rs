@@ -16,13 +16,13 @@ const ROUND_MESSAGES: usize = 256;
 pub(crate) trait RoundHandler {
     /// Input other than messages of the broker.
     type Input;
-    /// Why the member ends by itself.
+    /// Reason why the member ends by itself.
     type End;
 
-    /// When the next round is due without input; `last` is the time of the last round.
+    /// Time at which the next round is due without input or messages; `last` is the time of the last round. `None` if no time is waited for.
     fn next_timer(&self, last: Moment) -> Option<tokio::time::Instant>;
 
-    /// Whether messages are taken; otherwise they wait in the link.
+    /// True if messages are taken; otherwise they wait in the link.
     fn takes_messages(&self) -> bool;
 
     /// Waits for input other than messages of the broker. Cancelling the wait loses nothing.
@@ -37,7 +37,7 @@ pub(crate) trait RoundHandler {
     ) -> ControlFlow<Self::End>;
 }
 
-/// Why the rounds ended.
+/// Reason why the rounds ended.
 pub(crate) enum End<E> {
     /// A stop was requested.
     Requested,
@@ -47,7 +47,7 @@ pub(crate) enum End<E> {
     Own(E),
 }
 
-/// Where a member's rounds get their messages and their time.
+/// The source of the messages and the time of a member's rounds.
 pub(crate) struct EventLoop {
     clock: Clock,
     last: Moment,

@@ -13,7 +13,6 @@ use crate::group::status::WatchedGroup;
 /// The cloud service for the status: its address, and the connection to it.
 pub(crate) type CloudView = (Endpoint, Arc<CloudConnection>);
 
-/// Health of all groups, for the admin port.
 pub(crate) struct GroupsHealth {
     pub(crate) groups: Vec<WatchedGroup>,
     pub(crate) work_loops: WorkLoops,

@@ -45,7 +45,7 @@ impl GroupLeader {
     /// process does. Needs a tokio runtime.
     ///
     /// # Errors
-    /// [`AggregatorError`]: settings, bundle, journal or link.
+    /// [`AggregatorError`] for settings, a bundle, a journal or a connection that cannot be used.
     pub async fn start(shared: &Shared, config: OpenedGroup) -> Result<Self, AggregatorError> {
         let config = Arc::new(config);
         let prepared = Prepared::load(&config).await?;
@@ -90,7 +90,7 @@ impl LedGroup {
     async fn run(mut self, mut prepared: Prepared, mut link: Connection) -> Result<(), AggregatorError> {
         let mut waiting = Waiting::new(self.process, self.config.settings.take_over);
         loop {
-            let Some(won) = self.wait_for_lead(&mut waiting, &mut link).await else { return Ok(()) };
+            let Some(won) = self.wait_for_lead(&mut waiting, &mut link).await? else { return Ok(()) };
             let (worker, rounds) = self.worker(prepared, won)?;
             let (waited, grace) = (link.0, self.shared.grace());
             tokio::spawn(async move { waited.leave(grace).await });
@@ -122,12 +122,15 @@ impl LedGroup {
         Ok((link, incoming))
     }
 
-    /// Waits until this process's claim has come back first; `None` if the process stops or the link ends before that.
+    /// Waits until the broker has returned this process's claim before any other claim of its term; `None` if the process stops before that.
+    ///
+    /// # Errors
+    /// [`AggregatorError::Stopped`] when the link ended by itself.
     async fn wait_for_lead(
         &mut self,
         waiting: &mut Waiting,
         (link, incoming): &mut Connection,
-    ) -> Option<Won> {
+    ) -> Result<Option<Won>, AggregatorError> {
         let topic = self.topics.name(&Topic::Leader);
         let mut answers = BrokerAnswers::new(&self.topics, Arc::clone(&self.report));
         loop {
@@ -135,7 +138,7 @@ impl LedGroup {
             let step = waiting.step(now);
             self.report_waiting(waiting, now);
             match step {
-                Step::Lead(won) => return Some(won),
+                Step::Lead(won) => return Ok(Some(won)),
                 Step::Claim { term } => {
                     let claim = claim_text(&new_claim(self.process, term));
                     match link.publish_acknowledged(topic.as_str(), claim, true) {
@@ -148,8 +151,8 @@ impl LedGroup {
             let timer = waiting.timer();
             tokio::select! {
                 biased;
-                _ = self.stop.wait_for(|&stop| stop) => return None,
-                message = incoming.recv() => match message? {
+                _ = self.stop.wait_for(|&stop| stop) => return Ok(None),
+                message = incoming.recv() => match message.ok_or_else(|| AggregatorError::Stopped("the link ended".into()))? {
                     Incoming::Connected => waiting.connected(Instant::now()),
                     Incoming::Disconnected { .. } => waiting.disconnected(),
                     Incoming::Message { payload, .. } => waiting.receive(Instant::now(), &payload),
@@ -164,7 +167,7 @@ impl LedGroup {
         }
     }
 
-    /// Clears in the report what holds only while this process leads.
+    /// Clears the parts of the report that hold only while this process leads.
     fn report_lost(&self) {
         self.report.lock().clear_present();
         self.inbox.lock().forget_all();
@@ -179,7 +182,7 @@ impl LedGroup {
         }
     }
 
-    /// The event loop of the leader, with a connection whose last will ends the claim.
+    /// The leader's worker and event loop, on a connection whose last will ends the claim.
     fn worker(&self, prepared: Prepared, won: Won) -> Result<(Box<Worker>, EventLoop), AggregatorError> {
         let formats = prepared.formats();
         let Prepared { parts, edges, mut journal, mut recovered, .. } = prepared;
@@ -242,7 +245,7 @@ impl LedGroup {
         let calibrated = self.config.networks.current().policy();
         let work_loop = self.shared.work_loops.add(format!("group {}", self.config.settings.group));
         let rounds = EventLoop::new(clock, incoming, work_loop);
-        // A future holds several copies of what it is given.
+        // The worker is boxed, since a future may hold several copies of its arguments.
         let worker = Box::new(Worker {
             leader,
             edges,
@@ -299,13 +302,13 @@ impl LedGroup {
     }
 }
 
-/// Everything of a leader that is read from files before the connection.
+/// The parts of a leader that are read from files before it connects.
 struct Prepared {
     parts: PerNetwork<NetworkParts>,
     edges: LocalEdges,
     journal: Journal,
     recovered: Recovered,
-    /// Name of the leader with this journal.
+    /// Name of the leader in its claims, which is kept in a file beside the journal.
     instance: InstanceId,
 }
 
@@ -509,6 +512,17 @@ mod tests {
             _ => None,
         });
         assert_eq!(missing, Some(vec!["a".to_owned(), "slot 2".to_owned()]), "{:?}", worker.actions);
+    }
+
+    #[tokio::test]
+    async fn a_link_that_ends_while_the_group_waits_for_the_lead_is_an_error() {
+        let group = Group::new();
+        let prepared = Prepared::load(&group.led.config).await.unwrap();
+        let Group { led, member: _running, .. } = group;
+        let link = led.listen().unwrap();
+        link.0.kill();
+        let end = led.run(prepared, link).await;
+        assert!(matches!(end, Err(AggregatorError::Stopped(_))), "{end:?}");
     }
 
     #[tokio::test]

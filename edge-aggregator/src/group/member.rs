@@ -88,7 +88,7 @@ pub trait MemberReport: Clone + Default + Send + 'static {
     /// Sets the state of the connections to the broker, and the counts of the inbox.
     fn set_parts(&mut self, broker: BrokerLink, inbox: InboxCounts);
 
-    /// Removes what holds only while the member runs, such as filled slots.
+    /// Clears the parts of the report that hold only while the leader leads or the edge runs, such as the filled slots.
     fn clear_present(&mut self);
 
     /// The report in the type that holds a report of either role.
@@ -103,7 +103,8 @@ impl MemberReport for LeaderReport {
     }
 
     fn clear_present(&mut self) {
-        (self.open, self.results_waiting, self.results_unacknowledged) = (0, 0, 0);
+        (self.open, self.awaited, self.results_waiting, self.results_unacknowledged) = (0, 0, 0, 0);
+        self.unconfirmed_trigger = None;
         self.journal.is_full = false;
         (self.slots, self.filled_slots) = (SlotSet::EMPTY, SlotSet::EMPTY);
         self.edges_up = EdgeSet::EMPTY;
@@ -146,7 +147,7 @@ impl<R: MemberReport> Member<R> {
         }
     }
 
-    /// Counts since the start.
+    /// Present state of the member, and its counts since the process started.
     pub fn report(&self) -> R {
         self.reader()()
     }
@@ -162,7 +163,7 @@ impl<R: MemberReport> Member<R> {
         }
     }
 
-    /// Whether every event loop is connected to the broker.
+    /// True if every event loop is connected to the broker.
     pub fn is_connected(&self) -> bool {
         self.connections.state().status.connected
     }
@@ -170,7 +171,7 @@ impl<R: MemberReport> Member<R> {
     /// Stops, each step within the grace time: accepts no new samples, finishes the open ones, lets the broker take the last messages.
     ///
     /// # Errors
-    /// [`AggregatorError`] if the member had stopped by itself before.
+    /// [`AggregatorError`] if an event loop of the member ended with an error or a panic.
     pub async fn shutdown(self) -> Result<R, AggregatorError> {
         self.run(std::future::ready(())).await
     }
@@ -178,7 +179,7 @@ impl<R: MemberReport> Member<R> {
     /// Runs until `stop` ends, or until an event loop ends by itself.
     ///
     /// # Errors
-    /// [`AggregatorError`] when the member stopped by itself.
+    /// [`AggregatorError`] if an event loop of the member ended with an error or a panic.
     pub(crate) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<R, AggregatorError> {
         let first = tokio::select! {
             () = stop => None,
@@ -218,14 +219,22 @@ impl<R> Drop for Member<R> {
 
 #[cfg(test)]
 mod tests {
+    use headwater_protocol::SampleId;
+
     use super::*;
 
     #[test]
-    fn a_leader_that_does_not_lead_reports_no_empty_slots() {
+    fn a_leader_that_does_not_lead_reports_no_empty_slots_and_waits_for_no_sample() {
         let slots = SlotSet::from_bits(0b11);
-        let mut report =
-            LeaderReport { slots, filled_slots: SlotSet::from_bits(1), ..LeaderReport::default() };
+        let unconfirmed_trigger = Some(SampleId(7));
+        let mut report = LeaderReport {
+            slots,
+            filled_slots: SlotSet::from_bits(1),
+            awaited: 2,
+            unconfirmed_trigger,
+            ..LeaderReport::default()
+        };
         report.clear_present();
-        assert_eq!((report.slots - report.filled_slots).len(), 0);
+        assert_eq!(report, LeaderReport::default());
     }
 }

@@ -39,15 +39,15 @@ pub(crate) type Executed = Result<Answer, JoinError>;
 pub(crate) struct PolicyDesk {
     topics: Topics,
     prefix: String,
-    /// `None` if commands cannot change the policy, because its updates come from elsewhere than the policy file.
+    /// `None` if commands cannot change the policy, because updates of the policy come from elsewhere than the policy file.
     policy: Option<SharedPolicy>,
     queue: VecDeque<(MemberName, Result<PolicyCommand, String>)>,
     running: Option<JoinHandle<Answer>>,
-    /// Answer of an executed command that is not sent yet, and the time until which it waits for devices to take the policy.
+    /// Answer of an executed command that is not sent yet, and the time until which the answer waits for devices to take the policy.
     passing: Option<(Answer, Micros)>,
     /// Policy in effect.
     in_effect: (Policy, PolicyId),
-    /// Whether devices are sent the policy: its exit `device` differed from the bundle's at the start, or has changed since.
+    /// True when devices are sent the policy: its exit `device` differed from the bundle's at the start, or has changed since.
     is_passed_on: bool,
     next_send: Micros,
 }
@@ -145,8 +145,8 @@ impl PolicyDesk {
         [send, answer].into_iter().flatten().min()
     }
 
-    /// Sends the policy to devices that have another one. Sends the answer once no device has another one, the time is over, or the command
-    /// was refused.
+    /// Sends the policy to devices that have another policy. Sends the answer to the command once no device has another policy, the wait is
+    /// over, or the command was refused.
     pub(crate) fn step(&mut self, now: Micros, devices: &Registry, outbox: &Outbox) {
         let without = self.without(devices);
         if !without.is_empty() && self.next_send <= now {

@@ -22,7 +22,6 @@ pub struct Shared {
     broker: BrokerAccess,
     /// `None` without a cloud service.
     pub(crate) cloud: Option<Arc<CloudConnection>>,
-    /// Work loops of all groups.
     pub(crate) work_loops: WorkLoops,
 }
 
@@ -30,7 +29,7 @@ impl Shared {
     /// Checks the shared configuration, reads the identity, and prepares the connection to the cloud.
     ///
     /// # Errors
-    /// [`AggregatorError::Config`] with every mistake.
+    /// [`AggregatorError::Config`]: the mistakes of the settings; if there are none, of the files.
     pub fn new(config: SharedConfig) -> Result<Self, AggregatorError> {
         let mistakes = config.check();
         if !mistakes.is_empty() {

@@ -1,7 +1,8 @@
 //! The state of a leading group as one value, for recordings and replays, which are not built yet.
 //!
-//! Edges in the leader's process, journal, cloud and broker are outside: their answers come as events. So are a policy command in work, and
-//! the devices in the report, which the first check lists again. The edges' wait for features is not yet in the state.
+//! Not in the state are: edges in the leader's process, the journal, the cloud and the broker, whose answers come as events; a policy
+//! command that is being executed; the devices in the report, which the first check lists again; the edges' wait for features, which is
+//! still to be added.
 
 use headwater_inference::leader::{LeaderState, StateError};
 use headwater_protocol::{SampleId, Schema};
@@ -28,7 +29,7 @@ pub(crate) struct RecordedState {
     last_sample: Option<SampleId>,
 }
 
-/// Why a group cannot go on from a state.
+/// Reason why a group cannot go on from a state.
 #[derive(Debug, Error)]
 pub(crate) enum RecordedStateError {
     #[error(transparent)]
@@ -38,7 +39,7 @@ pub(crate) enum RecordedStateError {
 }
 
 impl Worker {
-    /// The state between two rounds; `None` while decisions wait for the journal.
+    /// The state between two rounds; `None` while actions wait for the journal.
     pub(crate) fn state(&self) -> Option<RecordedState> {
         self.actions.is_empty().then(|| RecordedState {
             format: Schema,
@@ -55,7 +56,7 @@ impl Worker {
     /// Goes on from a state of a group with the same networks. Call this before the first round.
     ///
     /// # Errors
-    /// When the state does not fit the networks; the group then stays as it was.
+    /// The state does not fit the networks; the group then stays as it was.
     pub(crate) fn set_state(&mut self, state: RecordedState) -> Result<(), RecordedStateError> {
         if !self.inbox.devices.fits(&state.devices) || !self.inbox.edges.fits(&state.edges) {
             return Err(RecordedStateError::Devices);

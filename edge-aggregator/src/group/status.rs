@@ -23,7 +23,7 @@ pub(crate) struct WatchedGroup {
     journal: Option<PathBuf>,
     /// Reads the counts; `None` for a group that did not start.
     read: Option<Arc<dyn Fn() -> GroupReport + Send + Sync>>,
-    /// Why the group failed; empty while it has not.
+    /// Reason why the group failed; empty while it has not failed.
     failure: Arc<OnceLock<String>>,
 }
 
@@ -33,7 +33,6 @@ impl WatchedGroup {
         Self { read: Some(Arc::new(read)), ..Self::not_started(config) }
     }
 
-    /// A group without counts.
     pub(crate) fn not_started(config: &OpenedGroup) -> Self {
         let edge = match &config.role {
             Role::Leader { .. } => None,
@@ -57,12 +56,12 @@ impl WatchedGroup {
         self.read.as_ref().map(|read| read())
     }
 
-    /// Says that the group has failed. The first reason stays.
+    /// Notes that the group has failed. The first reason stays.
     pub(crate) fn fail(&self, reason: String) {
         self.failure.get_or_init(|| reason);
     }
 
-    /// The group's name and why it failed; `None` while it has not.
+    /// The group's name and the reason why it failed; `None` while it has not failed.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.get().map(|failure| format!("{}: {failure}", self.name()))
     }
@@ -76,7 +75,7 @@ impl WatchedGroup {
         format!("group {}/{}", self.blank.site, self.blank.group)
     }
 
-    /// Why the group cannot work before somebody changes something.
+    /// Reason why the group cannot work until a person changes something; `None` if there is none, or if the group did not start.
     pub(crate) fn unready_reason(&self) -> Option<String> {
         let (broker, lead) = match self.report()? {
             GroupReport::Leader(report) => {
@@ -100,7 +99,6 @@ impl WatchedGroup {
         })
     }
 
-    /// State and counts.
     pub(crate) fn status(&self) -> GroupStatus {
         let mut status = self.blank.clone();
         match self.report() {

@@ -59,7 +59,7 @@ pub(crate) struct Worker {
     pub(crate) settled: SettledSchedule,
     pub(crate) grace: Duration,
     pub(crate) report: Arc<Mutex<LeaderReport>>,
-    /// Actions of the leader; empty between rounds.
+    /// Actions of the leader that are not performed yet: empty between rounds, unless the journal cannot be written.
     pub(crate) actions: Vec<Action>,
 }
 
@@ -73,8 +73,8 @@ pub(crate) enum Input {
 }
 
 impl Worker {
-    /// Runs until `stop` becomes true, then until no sample is open or the grace time is over. When another leader takes over, ends at once
-    /// without a further message, and returns that leader's claim.
+    /// Runs until `stop` becomes true, then until no sample is open or the grace time is over, and returns `None`. When another leader takes
+    /// over, ends at once without a further message, and returns that leader's claim.
     ///
     /// # Errors
     /// [`AggregatorError::Stopped`] when the link ended by itself.
@@ -124,7 +124,7 @@ impl Worker {
         }
         if !self.actions.is_empty() {
             warn!(
-                "stopped while the journal could not be written: a restart drops the samples whose decisions it lacks"
+                "stopped while the journal could not be written: a restart decides those that devices still hold and drops the others"
             );
         }
         self.settled.restart();
@@ -136,7 +136,7 @@ impl Worker {
         if link_ended { Err(AggregatorError::Stopped("the link ended".into())) } else { Ok(None) }
     }
 
-    /// Whether samples are open, or decisions wait for the journal.
+    /// True if samples are open, or decisions wait for the journal.
     fn has_open_work(&self) -> bool {
         self.leader.open_samples().len() > 0 || !self.actions.is_empty()
     }
@@ -165,7 +165,8 @@ impl Worker {
         self.leader.set_policy(policy, id);
     }
 
-    /// Takes the newest list `devices` (ids by slot): devices that it no longer names lose their slots, newly named ones may fill theirs.
+    /// Takes the newest list `devices` (ids by slot): devices that the list no longer names lose their slots, and newly named devices may
+    /// fill their slots.
     fn take_devices(&mut self, at: Moment) {
         let Some(updates) = &mut self.device_updates else { return };
         let devices = updates.borrow_and_update().clone();
@@ -312,7 +313,8 @@ impl Worker {
             }
             Some(RoomChange::Back) => {
                 self.last_sample = None;
-                // As on a new connection: samples were not taken meanwhile, and devices keep their answers to these samples.
+                // This is handled like a new connection, since samples were not taken meanwhile and devices keep their answers to these
+                // samples.
                 self.handle(at, Event::Connected);
             }
             None => {}
@@ -403,7 +405,7 @@ impl Worker {
         update(&mut self.report.lock());
     }
 
-    /// Writes into the report what holds now, such as the number of open samples. Events are counted when they happen.
+    /// Writes the present state into the report, such as the number of open samples. Events are counted when they happen.
     pub(crate) fn report_state(&mut self) {
         self.with_report(|report| {
             report.open = self.leader.open_samples().len() as u64;
@@ -446,7 +448,8 @@ impl RoundHandler for Worker {
         tokio::select! {
             biased;
             () = next_update(&mut self.policy_updates) => Input::Policy,
-            // After the policy updates: a policy that a command has changed is in effect before the command's answer is taken.
+            // Executed commands come after the policy updates, so that a policy that a command has changed is in effect before the command's
+            // answer is taken.
             executed = self.policy_desk.executed() => Input::Command(executed),
             () = next_update(&mut self.device_updates) => Input::Devices,
             reply = self.cloud.next() => Input::Cloud(reply),

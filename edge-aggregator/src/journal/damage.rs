@@ -1,4 +1,4 @@
-//! Sets a damaged journal aside: its readable lines become the new file, the old one is kept under another name.
+//! Sets a damaged journal aside: the readable lines become the new file, and the damaged file is kept under another name.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,10 +20,10 @@ const MAX_KEPT: usize = 3;
 const MAX_NAMED: usize = 8;
 
 impl Store {
-    /// Goes on with the readable lines in a new file. If no new file can be written, the journal goes on in the damaged one.
+    /// Goes on with the readable lines in a new file. After an error the damaged file stays in use.
     ///
     /// # Errors
-    /// No new file can be written.
+    /// The damaged file gets no second name, or no new file can be written.
     pub(super) fn set_aside(&mut self, damage: &Damage) -> io::Result<()> {
         let (path, stretches) = (self.path.display(), named(&damage.unreadable));
         match keep_and_replace(&*self.disk, &self.path, &self.file, &damage.readable) {
@@ -91,7 +91,7 @@ fn kept_files(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(kept)
 }
 
-/// Copies ranges of a file to the end of another, a block at a time.
+/// Copies ranges of the file `from` to the end of the file `to`, a block at a time.
 fn copy(disk: &dyn Disk, from: &File, ranges: &[Range<u64>], to: &File) -> io::Result<()> {
     let mut block = vec![0; 1 << 16];
     for range in ranges {
@@ -106,7 +106,7 @@ fn copy(disk: &dyn Disk, from: &File, ranges: &[Range<u64>], to: &File) -> io::R
     Ok(())
 }
 
-/// Changes the positions of lines to those in the new file, in which the readable ranges follow each other.
+/// Changes the positions of lines to their positions in the new file, in which the readable ranges follow each other.
 fn move_lines<'a>(lines: impl IntoIterator<Item = &'a mut ClosedLine>, readable: &[Range<u64>]) {
     let mut ranges = readable.iter();
     let Some(mut range) = ranges.next() else { return };

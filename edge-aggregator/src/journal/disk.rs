@@ -1,4 +1,5 @@
-//! Operations on the disk that tests replace: those that fail for lack of room, and a sync whose lack only a power loss would show.
+//! Operations on the disk that tests replace: writes, which fail on a full disk, and syncs of folders, whose absence only a power loss would
+//! show.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -10,13 +11,13 @@ use headwater_transport::random;
 /// Bytes of the reserve file: room for more than a thousand decisions.
 pub(super) const RESERVE_BYTES: u64 = 1 << 20;
 
-/// A disk: that of the operating system, or in tests one with little room.
+/// The disk of the operating system, or in tests a disk with little room.
 pub(super) trait Disk: Debug + Send + Sync {
     /// Writes all bytes at the end of a file.
     fn append(&self, file: &File, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes a file of [`RESERVE_BYTES`], if the disk has room for twice as many bytes. Without that margin, a journal on an almost full
-    /// disk would make and delete its reserve again and again.
+    /// Makes a file of [`RESERVE_BYTES`] bytes, if the disk has room for twice as many bytes. Without that margin, a journal on an almost
+    /// full disk would make and delete its reserve file again and again.
     fn reserve(&self, path: &Path) -> io::Result<()>;
 
     /// Deletes the reserve file.
@@ -66,7 +67,7 @@ fn write_noise(file: &mut File, length: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether an operation failed because the disk is full, or a quota or the process's limit on file sizes is reached.
+/// True if an operation failed because the disk is full, or because a quota or the process's limit on file sizes is reached.
 pub(super) fn is_out_of_room(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }

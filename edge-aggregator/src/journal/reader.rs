@@ -31,7 +31,8 @@ const BLOCK_BYTES: usize = 1 << 16;
 /// Most bytes that count as zeros after one read error: a page.
 const PAGE_BYTES: u64 = 4096;
 
-/// Largest file without a whole line that may be a journal: what a kill or a power loss left of the first lines.
+/// Size in bytes of the largest file without an entry that still counts as a journal: one whose first lines a kill or a power loss cut
+/// short.
 const MAX_FIRST_LINE_BYTES: u64 = 1 << 20;
 
 /// Reader of a journal of a known length.
@@ -55,13 +56,13 @@ pub(super) struct Reader<'a> {
     failure: Option<io::Error>,
 }
 
-/// Unfinished line, damage and closed samples that a reader found in a journal.
+/// Result of reading a journal: its unfinished last line, its damage and the lines of closed samples.
 #[derive(Debug)]
 pub(super) struct Read {
-    /// Position in bytes of a last line that was never finished.
+    /// Position in bytes of a last line that was never finished; `None` if the last line is whole.
     pub(super) torn: Option<u64>,
     pub(super) damage: Option<Damage>,
-    /// Whether there are entries but no line says the format. Then no entry counts.
+    /// True if there are entries but no line says the format. Then no entry counts.
     pub(super) is_of_unknown_format: bool,
     pub(super) closed: VecDeque<ClosedLine>,
 }
@@ -69,11 +70,11 @@ pub(super) struct Read {
 /// The parts of a file with unreadable stretches.
 #[derive(Debug)]
 pub(super) struct Damage {
-    /// Whole lines, in their order.
+    /// Byte ranges of whole entries, in their order in the file.
     pub(super) readable: Vec<Range<u64>>,
-    /// All other bytes, except a torn last line.
+    /// Byte ranges of the rest of the file, except a torn last line.
     pub(super) unreadable: Vec<Range<u64>>,
-    /// Whether an unreadable stretch ends at the end of the file.
+    /// True if an unreadable stretch ends at the end of the file.
     pub(super) ends_in_line: bool,
 }
 
@@ -81,11 +82,10 @@ pub(super) struct Damage {
 #[derive(Debug)]
 struct Stretch {
     range: Range<u64>,
-    /// Whether the stretch may be the unfinished last line of a process that ended while it wrote.
+    /// True if the stretch may be the unfinished last line of a process that ended while it wrote.
     may_be_torn: bool,
 }
 
-/// End of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineEnd {
     Newline,
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Decides what the file is. Call this after the last entry was taken.
+    /// Decides if the file is a journal and which parts of it are damaged. Call this after the last entry was taken.
     ///
     /// # Errors
     /// [`JournalError::OtherFormat`] for a journal of another format. For a file without an entry: [`JournalError::Open`] after a read
@@ -246,14 +246,14 @@ impl Iterator for Reader<'_> {
 }
 
 impl Read {
-    /// Bytes of the unreadable stretches, without a torn last line.
+    /// Number of bytes in the unreadable stretches, without a torn last line.
     pub(super) fn unreadable_bytes(&self) -> u64 {
         let ranges = self.damage.iter().flat_map(|damage| &damage.unreadable);
         ranges.map(|range| range.end - range.start).sum()
     }
 }
 
-/// Whether a line is an entry of format 1: an object with one of these keys alone.
+/// True if a line is an entry of format 1: an object with exactly one key, which is one of `KEYS`.
 fn is_entry_of_1(line: &[u8]) -> bool {
     const KEYS: [&str; 7] =
         ["numbering", "opened", "decided", "dropped", "settled", "closed", "closed_ranges"];

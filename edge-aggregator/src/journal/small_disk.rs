@@ -1,4 +1,4 @@
-//! A disk for tests: it has a given number of free bytes, and counts the syncs of folders, whose lack only a power loss would show.
+//! A disk for tests, with a given number of free bytes and a count of the syncs of folders.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -23,7 +23,7 @@ impl SmallDisk {
 }
 
 impl Disk for SmallDisk {
-    /// Writes as many bytes as there is room for, and then fails, as a disk does.
+    /// Writes the bytes for which there is room, and fails if some are left over.
     fn append(&self, mut file: &File, bytes: &[u8]) -> io::Result<()> {
         let taken = self.free.load(Relaxed).min(bytes.len() as u64);
         self.free.fetch_sub(taken, Relaxed);

@@ -16,7 +16,6 @@ use super::disk::{Disk, is_out_of_room, replace};
 use super::{Flush, MAX_WHOLE_LINES, RETRY};
 use crate::settings::group::{JournalSettings, JournalSync};
 
-/// The file of a journal.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) disk: Arc<dyn Disk>,
@@ -30,13 +29,14 @@ pub(super) struct Store {
     pub(super) compact_after: Option<Instant>,
     /// Bytes of the file, without the entries in the buffer.
     pub(super) length: u64,
-    /// Whether a failed write may have left bytes after `length`.
+    /// True if a failed write may have left bytes after `length`.
     has_partial_write: bool,
-    /// Whether the file ends within a line that could not be removed. The next entry begins with a newline.
+    /// True if the file ends within a line that could not be removed. The next write then begins with a newline.
     pub(super) ends_in_line: bool,
-    /// Whether this process has written the format into the file. The process does so in front of its first entries.
+    /// True once this process has appended entries to this file. The first entries that it appends, also those after a compaction, follow a
+    /// line with the format.
     pub(super) says_format: bool,
-    /// Whether the disk has the file's name; false after the file was created or replaced.
+    /// True once the folder was synced with the name of this file, since the start or since the file was replaced.
     is_folder_synced: bool,
     pub(super) room: Room,
     /// Time before which no write is tried; set by a failed write.
@@ -45,14 +45,15 @@ pub(super) struct Store {
     pub(super) closed: VecDeque<ClosedLine>,
 }
 
-/// Room that the journal holds in advance.
+/// State of the reserve file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// The reserve file exists.
     Reserved,
-    /// There is no reserve file: it was not tried yet, or failed for another reason than a full disk.
+    /// There is no reserve file: making it was not tried yet, or failed for another reason than a full disk.
     Unknown,
-    /// The disk is full, and there is no reserve file. The next attempt to make one is at this time.
+    /// There is no reserve file: it was deleted after a failed write, or could not be made on a full disk. The next attempt to make one is
+    /// at `retry_at`.
     Used { retry_at: Instant },
 }
 
@@ -266,7 +267,7 @@ impl Store {
 /// The account without the samples of these lines.
 fn without(settled: &Settled, lines: &VecDeque<ClosedLine>) -> Settled {
     let mut earlier = settled.clone();
-    // Replay takes back the decisions of these lines.
+    // Replay takes back one decision for each line of a result that the broker refused.
     let refused = lines.iter().filter(|line| line.dropped == Some(Dropped::ResultRefused)).count();
     earlier.decided = earlier.decided.saturating_add(refused as u64);
     for line in lines {

@@ -10,7 +10,6 @@ use super::small_disk::SmallDisk;
 use super::*;
 use crate::settings::group::JournalSync;
 
-/// Settings of a journal in a new folder.
 fn new_config(max_bytes: u64) -> (TempDir, JournalSettings) {
     let folder = TempDir::new().unwrap();
     let path = Some(folder.path().join("journal"));
@@ -34,7 +33,7 @@ async fn written(journal: &mut Journal, entries: &[Entry]) {
     assert_eq!(journal.flush().await, Flush::Written);
 }
 
-/// The entries of a leader that has forgotten every sample up to this one.
+/// The entries of a leader that has forgotten every sample up to `floor`.
 fn closed_up_to(floor: u64) -> std::array::IntoIter<Entry, 1> {
     [Entry::ClosedRanges { floor: Some(SampleId(floor)), ranges: Vec::new() }].into_iter()
 }
@@ -86,7 +85,7 @@ fn files_beside(config: &JournalSettings, middle: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The lines of a journal with these entries.
+/// The line of the format, followed by the lines of these entries.
 fn lines(entries: &[Entry]) -> Vec<u8> {
     let mut lines = Vec::new();
     Entry::Format(FORMAT).write_line(&mut lines);
@@ -134,7 +133,7 @@ fn a_file_that_is_no_journal_is_refused_and_not_changed() {
     check_refused_untouched(b"{\"users\":[1,2,3]}");
     check_refused_untouched(b"{\"opened\":1,\"closed\":2}\n");
     check_refused_untouched(b"\n\n\n");
-    // A large file without a newline, and one of zeros.
+    // A large file without a newline, and a large file of zeros.
     check_refused_untouched(&vec![b'x'; 40 << 20]);
     check_refused_untouched(&vec![0; 2 << 20]);
 }
@@ -159,7 +158,7 @@ fn a_journal_of_another_format_is_refused_by_its_number_and_not_changed() {
     }
 }
 
-/// Each process that adds lines says the format again.
+/// Each process says the format again before the first line that it adds.
 #[tokio::test]
 async fn a_journal_whose_first_line_was_damaged_is_mended_if_another_line_says_the_format() {
     let whole = [lines(&[opened(1), decided(1)]), lines(&[opened(2)])].concat();
@@ -330,7 +329,6 @@ async fn without_a_file_nothing_is_written() {
     assert_eq!(journal.counts, JournalCounts::default());
 }
 
-/// Each start finds new damage and sets the damaged file aside; of these files the three newest are kept.
 #[test]
 fn the_three_newest_damaged_files_are_kept() {
     let (_folder, config) = new_config(1 << 20);
@@ -346,7 +344,7 @@ fn the_three_newest_damaged_files_are_kept() {
     assert_eq!(kept, ["journal.damaged-10", "journal.damaged-11", "journal.damaged-12"]);
 }
 
-/// A kill within the first line, and a power loss before the first page was written.
+/// The two texts are left by a kill within the first line, the zeros by a power loss before the first page was written.
 #[test]
 fn a_journal_that_lost_its_first_line_is_begun_again() {
     for text in [&b"{\"opened\":1"[..], b"{\"dec", &[0; 4096]] {
@@ -372,7 +370,6 @@ async fn a_damaged_journal_that_cannot_be_set_aside_goes_on_in_its_file() {
     }
 }
 
-/// A leader starts with any bytes over any part of its journal, and the decisions of undamaged lines count.
 #[test]
 fn every_line_outside_the_damage_counts_wherever_the_damage_is() {
     let whole = lines(&(1..=6).flat_map(|sample| [opened(sample), decided(sample)]).collect::<Vec<_>>());

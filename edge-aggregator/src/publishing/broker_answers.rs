@@ -1,4 +1,5 @@
-//! The broker's answers to a leader. A refusal is counted, and logged at most once a minute; `/ready` reports a refused claim.
+//! The broker's answers to a leader. Refused claims and results are counted, and every refusal is logged at most once a minute for each
+//! topic. `/ready` reports a refused claim.
 
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ impl BrokerAnswers {
         }
     }
 
-    /// Whether a claim has no answer yet.
+    /// True if a claim has no answer yet.
     pub(crate) fn awaits_claim(&self) -> bool {
         self.claim.is_some()
     }
@@ -83,7 +84,7 @@ impl BrokerAnswers {
         }
     }
 
-    /// Waits for the broker's answer to the newest claim, for ever if no claim is unanswered. Returns whether the broker refused the claim.
+    /// Waits for the broker's answer to the newest claim, for ever if no claim is unanswered. Returns true if the broker refused the claim.
     /// Cancelling the wait loses nothing.
     pub(crate) async fn next_claim(&mut self) -> bool {
         let Some(claim) = &mut self.claim else { return std::future::pending().await };
@@ -110,7 +111,6 @@ impl BrokerAnswers {
         self.report.lock().claim.claim_refused = refused;
     }
 
-    /// The broker refused a result.
     pub(crate) fn result_refused(&mut self, now: Instant, reason: &str, needs_rights: bool) {
         refused(&self.report, &mut self.results, now, &refusal(reason, needs_rights));
     }

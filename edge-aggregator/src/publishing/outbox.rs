@@ -22,7 +22,7 @@ const MAX_WAITING: usize = 16_384;
 /// Most published results without an acknowledgement of the broker; further results wait.
 const MAX_UNACKNOWLEDGED: usize = 4096;
 
-/// Time between two attempts to publish results while the link's queue is full.
+/// Time between two attempts to publish waiting results.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Time between two checks for acknowledgements, while nothing else happens.
@@ -53,15 +53,15 @@ pub(crate) struct Outbox {
     settled_topic: String,
     leader_topic: String,
     request_qos: QoS,
-    /// Whether messages other than the claim are published: this connection has confirmed that the process leads.
+    /// True once this connection has confirmed that the process leads. Before that, the claim is the only message that is published.
     is_open: bool,
     /// Results that wait for the broker.
     pub(crate) waiting: VecDeque<QueuedResult>,
-    /// Results that go alone come before all others, here and in `waiting`.
+    /// Published results without an answer of the broker. Results that go alone come before all other results, here and in `waiting`.
     unacknowledged: VecDeque<(QueuedResult, Acknowledgement)>,
-    /// Since when a result goes alone, now or as the next one; `None` if none does.
+    /// Time since which the first result goes alone, or waits to go alone; `None` if it need not go alone.
     alone_since: Option<Instant>,
-    /// Whether other messages wait for that result.
+    /// True while other messages wait for the result that goes alone.
     is_alone: bool,
     /// Samples whose results were refused, until the leader has taken them.
     pub(crate) refused: Vec<SampleId>,
@@ -70,7 +70,8 @@ pub(crate) struct Outbox {
     pub(crate) answers: BrokerAnswers,
 }
 
-/// Connections that may end because of a message while a result is on its way: with others, and then twice alone.
+/// Number of connections that end because of a message while a result is on its way, after which that result is given up: one on which other
+/// results were on their way too, and two on which the result went alone.
 const MAX_ENDED: u8 = 3;
 
 /// A decision as JSON.
@@ -78,9 +79,9 @@ const MAX_ENDED: u8 = 3;
 pub(crate) struct QueuedResult {
     sample: SampleId,
     payload: Bytes,
-    /// Connections that ended because of a message while this result was on its way. From the first on the result goes alone.
+    /// Number of connections that ended because of a message while this result was on its way. After the first one the result goes alone.
     ended: u8,
-    /// Whether the decision may have been published before.
+    /// True if the decision may have been published before.
     is_repeat: bool,
 }
 
@@ -131,7 +132,6 @@ impl Outbox {
         }
     }
 
-    /// Whether the topic is that of the leader's claim.
     pub(crate) fn is_leader_topic(&self, topic: &str) -> bool {
         topic == self.leader_topic
     }
@@ -146,7 +146,7 @@ impl Outbox {
         self.send(QueuedResult::new(decision), now);
     }
 
-    /// Publishes a decision of an earlier process, marked as a repeat.
+    /// Publishes a decision that the journal has brought back, marked as a repeat.
     pub(crate) fn repeat(&mut self, decision: &Decision, now: Instant) {
         self.send(QueuedResult::new(decision).marked(), now);
     }
@@ -165,7 +165,7 @@ impl Outbox {
         self.publish(&self.revision_topic, json(decision), QoS::AtLeastOnce, false);
     }
 
-    /// Publishes the settled samples; returns whether the link took the message. A later message names the samples of a lost one again.
+    /// Publishes the settled samples; returns true if the link took the message. A later message names the samples of a lost message again.
     pub(crate) fn settled(&self, notice: &SettledNotice) -> bool {
         self.publish(&self.settled_topic, json(notice), QoS::AtMostOnce, true)
     }
@@ -177,7 +177,7 @@ impl Outbox {
         self.publish(&topic, json(&command), QoS::AtLeastOnce, false);
     }
 
-    /// Publishes the answer to a command of a member, also beside a result that goes alone: nobody sends it again.
+    /// Publishes the answer to a command of a member, also while a result goes alone, since nobody would send the answer again.
     pub(crate) fn policy_answer(&self, member: &MemberName, answer: &PolicyAnswer) {
         let topic = self.topics.name(&Topic::PolicyAnswer(member.clone()));
         if self.is_open {
@@ -185,24 +185,24 @@ impl Outbox {
         }
     }
 
-    /// Clears the retained birth of a device; returns whether the link took the message.
+    /// Clears the retained birth of a device; returns true if the link took the message.
     pub(crate) fn clear_birth(&self, device: &DeviceId) -> bool {
         let topic = self.topics.device(device, DeviceTopic::Birth);
         self.publish(&topic, Bytes::new(), QoS::AtLeastOnce, true)
     }
 
-    /// Publishes a message that is useless later; returns whether the link took it.
+    /// Publishes a message that is useless later; returns true if the link took the message. Nothing is published before the claim is
+    /// confirmed or while a result goes alone.
     fn publish(&self, topic: &str, payload: Bytes, qos: QoS, retain: bool) -> bool {
         self.is_open && !self.is_alone && self.put(topic, payload, qos, retain)
     }
 
-    /// Publishes a message; returns whether the link took it.
     fn put(&self, topic: &str, payload: Bytes, qos: QoS, retain: bool) -> bool {
         let sent = self.link.publish(topic, payload, qos, retain);
         sent.inspect_err(|error| debug!(topic, %error, "a message was not sent")).is_ok()
     }
 
-    /// Whether a result goes alone, now or as the next one.
+    /// True if the first result, published or waiting, must go alone.
     fn tries_alone(&self) -> bool {
         let first = self.unacknowledged.front().map(|(message, _)| message).or(self.waiting.front());
         first.is_some_and(|message| message.ended > 0)
@@ -249,7 +249,7 @@ impl Outbox {
         }
     }
 
-    /// Takes the broker's answer to a result; returns whether there is one. A refused result is counted as unsent.
+    /// Takes the broker's answer to a result; returns false if there is none. A refused result is counted as unsent.
     fn take_answer(&mut self, now: Instant, sample: SampleId, answer: Delivery) -> bool {
         match answer {
             Delivery::Pending | Delivery::Lost => false,
@@ -273,8 +273,8 @@ impl Outbox {
         }
     }
 
-    /// The connection was lost: nothing is published before [`Outbox::open`]. Results without an acknowledgement may have arrived, and wait
-    /// again, marked as repeats. `by_message` says that the broker ended the connection because of a message.
+    /// Notes that the connection was lost: nothing is published before [`Outbox::open`]. Results without an acknowledgement may have
+    /// arrived, and wait again, marked as repeats. `by_message` is true if the broker ended the connection because of a message.
     pub(crate) fn close(&mut self, now: Instant, by_message: bool) {
         (self.is_open, self.alone_since) = (false, None);
         let mut lost = Vec::new();
@@ -286,7 +286,7 @@ impl Outbox {
             }
         }
         for (index, mut message) in lost.into_iter().enumerate().rev() {
-            // The link had not sent further ones yet.
+            // The link had not sent the results beyond this number yet.
             message.ended += u8::from(by_message && index < headwater_link::MAX_UNACKNOWLEDGED.into());
             if message.ended < MAX_ENDED {
                 self.waiting.push_front(message.marked());
@@ -301,14 +301,14 @@ impl Outbox {
         }
     }
 
-    /// The connection has confirmed that this process leads: publishes the waiting results.
+    /// Publishes the waiting results, since the connection has confirmed that this process leads.
     pub(crate) fn open(&mut self, now: Instant) {
         self.is_open = true;
         self.flush(now);
     }
 
-    /// Time after which [`Outbox::flush`] may do more, because the link's queue may have room or answers of the broker may have come.
-    /// `None` if nothing waits.
+    /// Time after which the next round is due: short while results or refused samples wait, longer while only answers of the broker are
+    /// awaited. `None` if nothing is awaited.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         if !self.refused.is_empty() || self.is_open && !self.waiting.is_empty() {
             return Some(RETRY);

@@ -1,4 +1,4 @@
-//! When the settled samples are published.
+//! Schedule of the publications of settled samples.
 //!
 //! Devices keep their answers until a notice names the samples. A notice costs every device some hundred bytes. So a few decisions alone
 //! wait five times as long for a notice as drops, late samples or many decisions.
@@ -20,7 +20,6 @@ const STEADY_FACTOR: u32 = 5;
 /// Unpublished decisions at which the shortest interval holds. Devices keep 1,024 unsettled answers in memory by default.
 const MANY_DECISIONS: u64 = 64;
 
-/// When the next publication is due.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SettledSchedule {
     /// Shortest time between two publications.

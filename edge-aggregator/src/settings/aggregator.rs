@@ -30,17 +30,18 @@ settings! {
 }
 
 impl AggregatorSettings {
-    /// Opens every file that the settings name, and checks what the start of the aggregator would refuse.
+    /// Opens the bundles, policies, certificates and keys that the settings name, and checks the settings with them. No journal is opened.
     ///
     /// # Errors
-    /// Every file that cannot be opened, with its key; if all can be opened, every setting that cannot work.
+    /// Every file that cannot be opened, with the name of its setting; if all can be opened, every setting that cannot work.
     pub fn open_checked(&self) -> Result<AggregatorConfig, Vec<String>> {
         let config = self.open()?;
         let mistakes = config.check_at(|index| self.groups.place(index));
         if mistakes.is_empty() { Ok(config) } else { Err(mistakes) }
     }
 
-    /// Writes the release numbers of the signed bundles that the groups run into the `release_file`, so that older releases are refused.
+    /// Writes the release numbers of the groups' current bundles, if these are signed, into the `release_file`, so that older releases are
+    /// refused.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -51,10 +52,10 @@ impl AggregatorSettings {
         })
     }
 
-    /// Opens every file that the settings name.
+    /// Opens the bundles, policies, certificates and keys that the settings name. No journal is opened.
     ///
     /// # Errors
-    /// Every file that cannot be opened, with its key.
+    /// Every file that cannot be opened, with the name of its setting.
     pub fn open(&self) -> Result<AggregatorConfig, Vec<String>> {
         let (mut groups, mut mistakes, mut bundles) = (Vec::new(), Vec::new(), OpenedBundles::default());
         for (index, group) in self.groups.all.iter().enumerate() {
@@ -142,7 +143,8 @@ impl GroupSettings {
         })
     }
 
-    /// The current network's policy with the changes of the policy file. Without a network the file is read for its mistakes.
+    /// The current network's policy with the changes of the policy file; `None` without such a file. Without networks the file is read for
+    /// its mistakes alone.
     fn policy(&self, networks: Option<&Networks>) -> Result<Option<(Policy, PolicyId)>, PolicyFileError> {
         let Some(file) = &self.policy else { return Ok(None) };
         match networks {

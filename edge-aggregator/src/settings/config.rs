@@ -1,4 +1,4 @@
-//! Configuration of an aggregator: settings that all groups of the process share, and one part for each group.
+//! Configuration of an aggregator: settings that all groups of the process share, and an [`OpenedGroup`] for each group.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -76,11 +76,11 @@ settings! {
 pub struct OpenedGroup {
     /// The settings as they were read. Paths of files that are opened already serve only to read those files again.
     pub settings: GroupSettings,
-    /// Part that this process has in the group.
+    /// Role of this process in the group.
     pub role: Role,
     /// Networks that the group runs.
     pub networks: Networks,
-    /// Policy with its id, in place of the policy in the bundle of the current network.
+    /// Policy with its id, in place of the policy in the bundle of the current network; `None` if the bundle's policy holds.
     pub policy: Option<(Policy, PolicyId)>,
     /// Policies that replace [`OpenedGroup::policy`] while the group runs; `None` if the policy does not change.
     pub policy_updates: Option<watch::Receiver<(Policy, PolicyId)>>,
@@ -90,7 +90,7 @@ pub struct OpenedGroup {
     pub device_updates: Option<watch::Receiver<Vec<DeviceId>>>,
     /// Certificate of the group at the broker; `None` if the group uses the certificate of the process.
     pub identity: Option<ClientIdentity>,
-    /// Whether this start begins a new numbering: ids of the journal are forgotten, its counts stay.
+    /// True if this start begins a new numbering: ids of the journal are forgotten, its counts stay.
     pub new_numbering: bool,
 }
 
@@ -113,8 +113,8 @@ impl SharedConfig {
         broker.chain(url).chain(link).chain(key).chain(self.admin.check()).collect()
     }
 
-    /// Files of the identity, the broker's password and the cloud's key that cannot be used. Empty if settings do not fit each other:
-    /// [`Self::check`] names those.
+    /// Mistakes in the files of the TLS identity, the broker's password and the cloud's key. Empty if settings do not fit each other:
+    /// [`Self::check`] names those settings.
     pub(crate) fn file_mistakes(&self) -> Vec<String> {
         if !self.check().is_empty() {
             return Vec::new();
@@ -128,7 +128,7 @@ impl CloudConfig {
     /// The key for the cloud service; `None` without one.
     ///
     /// # Errors
-    /// A file that cannot be used, with the key of the setting.
+    /// A sentence with the name of the setting, if `key_file` cannot be used.
     pub fn secret(&self) -> Result<Option<Secret>, String> {
         let file = self.key_file.as_ref().map(Secret::of_file).transpose();
         let file = file.map_err(|reason| format!("cloud.key_file: {reason}"))?;
@@ -174,7 +174,7 @@ impl OpenedGroup {
         self
     }
 
-    /// The policy of the current network: the newest update, the configured one, or that of the bundle.
+    /// The policy of the current network: the newest update, else the configured policy, else the bundle's.
     pub(crate) fn current_policy(&self) -> (Policy, PolicyId) {
         let update = self.policy_updates.as_ref().map(|updates| updates.borrow().clone());
         let configured = update.or_else(|| self.policy.clone());
@@ -184,7 +184,7 @@ impl OpenedGroup {
         })
     }
 
-    /// MQTT client id: that of the settings, or a new random one at each call, since two clients with one id would end each other's
+    /// MQTT client id: the setting `client_id`, or a new random id at each call, since two clients with one id would end each other's
     /// connections.
     pub(crate) fn client_id(&self, role: &str) -> String {
         self.settings.client_id.clone().unwrap_or_else(|| {

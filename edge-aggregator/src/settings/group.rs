@@ -74,7 +74,7 @@ settings! {
 /// Highest index of an edge.
 const MAX_EDGE: u64 = EdgeIndex::MAX as u64 - 1;
 
-/// Part that a process has in a group, by name.
+/// Role of a process in a group, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoleName {
@@ -84,7 +84,7 @@ pub enum RoleName {
     Edge,
 }
 
-/// Part that a process has in a group.
+/// Role of a process in a group, with the settings of that role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The leader decides.
@@ -164,7 +164,8 @@ impl GroupSettings {
         Duration::from_millis(self.silent_device_ms.into())
     }
 
-    /// Files of the group's identity: those of the process, with the group's certificate and key instead if the group has its own.
+    /// TLS files of the group: the files of the process, in which the group's certificate and key replace the process's if the group has its
+    /// own.
     pub fn tls(&self, of_process: &TlsSettings) -> TlsSettings {
         if self.certificate_file.is_none() && self.key_file.is_none() {
             return of_process.clone();

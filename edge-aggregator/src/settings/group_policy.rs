@@ -88,7 +88,6 @@ impl GroupPolicy {
     }
 }
 
-/// A line of the audit file.
 #[derive(Serialize)]
 struct AuditLine<'a> {
     time: UtcTime,
@@ -104,7 +103,7 @@ struct AuditLine<'a> {
 /// Checks a command and writes its changes to the policy file; returns the new policy. Reads and writes files.
 ///
 /// # Errors
-/// Why the command is refused; the policy file has not changed then.
+/// Reason why the command is refused; the policy file has not changed then.
 fn execute(
     live: &LivePolicy,
     member: &MemberName,
@@ -122,7 +121,7 @@ fn execute(
     let edits = edits(command)?;
     let file = live.file().ok_or("the leader has no policy file: give it one by its setting `policy`")?;
     let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    // Held until the function returns.
+    // The lock is held until the function returns.
     let _lock = lock_folder_of(file).map_err(|error| of_file(&error))?;
     let mut text = PolicyChanges::read_text(file).map_err(|error| of_file(&error))?;
     let mistake = |error: PolicyFileError| error.in_file(file).to_string();

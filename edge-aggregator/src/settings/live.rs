@@ -24,7 +24,7 @@ pub(crate) type PolicyUpdates = watch::Receiver<(Policy, PolicyId)>;
 /// Channel of lists of a group's device ids by slot; only the newest list is kept.
 pub(crate) type DeviceUpdates = watch::Receiver<Vec<DeviceId>>;
 
-/// Waits for another value; never returns if none can come.
+/// Waits for a new value; never returns if none can come.
 pub(crate) async fn next_update<T>(updates: &mut Option<watch::Receiver<T>>) {
     if let Some(updates) = updates
         && updates.changed().await.is_ok()

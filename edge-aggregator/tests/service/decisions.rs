@@ -101,7 +101,7 @@ async fn a_batch_is_decided_as_messages_of_their_own_and_notices_allow_batches_t
         assert_eq!((decision.sample.0, decision.class.unwrap()), (sample, class as u16), "{decision:?}");
         assert_eq!(decision.presence.present_count(), 2);
     }
-    // Half of the 5,000 ms of the policy's window.
+    // The longest batch is half of the policy's window of 5,000 ms.
     assert_eq!(observer.notice().await.batch_ms, Some(2_500));
     let report = leader.shutdown().await.unwrap();
     assert!(report.inbox.refused.is_empty(), "{:?}", report.inbox.refused);

@@ -47,7 +47,7 @@ impl Program {
         self.shows_such(&format!("{metric}{{"), |found| found == value).await;
     }
 
-    /// Waits until the metric whose name and first labels are these has a value of this kind.
+    /// Waits until the metric whose line begins with `metric` has a value for which `is_expected` holds.
     async fn shows_such(&self, metric: &str, is_expected: impl Fn(u64) -> bool) {
         let name = format!("headwater_aggregator_{metric}");
         let is_shown = |text: &str| {
@@ -100,7 +100,7 @@ async fn a_leader_whose_journal_cannot_grow_decides_nothing_and_goes_on_when_it_
 
     cameras.iter().for_each(|camera| camera.sees(2, 2));
     program.shows("journal_full", 1).await;
-    // The group takes no new samples. The refusals show that it has read these.
+    // The group takes no new samples. The count of refused messages shows that the leader has read the messages.
     for camera in &cameras {
         camera.sees(3, 2);
         camera.sends_garbage();

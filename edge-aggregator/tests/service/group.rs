@@ -110,7 +110,7 @@ impl Group {
         Observer { incoming, topics: self.topics.clone(), _link: link }
     }
 
-    /// An observer, and devices in the first slots, once this leader has them.
+    /// An observer, and devices in the first slots, once `leader` has filled these slots.
     pub(crate) async fn joined(&self, leader: &GroupLeader, cameras: u8) -> (Observer, Vec<Camera>) {
         let (observer, mut all) = (self.observer().await, Vec::new());
         for slot in 0..cameras {
@@ -198,7 +198,7 @@ impl Camera {
         (slots, message.header.sample)
     }
 
-    /// The next request for features as it came.
+    /// The bytes of the next request for features.
     pub(crate) async fn request_bytes(&mut self) -> Bytes {
         loop {
             let incoming = timeout(LIMIT, self.incoming.recv()).await.expect("a request").unwrap();
@@ -218,7 +218,6 @@ impl Camera {
 }
 
 impl Observer {
-    /// The next decision.
     pub(crate) async fn result(&mut self) -> Decision {
         loop {
             if let Published::Result(decision) = self.next().await {
@@ -237,7 +236,6 @@ impl Observer {
         }
     }
 
-    /// The next notice.
     pub(crate) async fn notice(&mut self) -> SettledNotice {
         loop {
             let (topic, payload) = self.message().await;
@@ -286,7 +284,7 @@ pub(crate) async fn filled(leader: &GroupLeader, count: usize) {
     until(leader, "births of all devices", |report| report.filled_slots == SlotSet::first(count)).await;
 }
 
-/// Waits until the report of a leader is as it must be, and returns the report. `expected` says in words how it must be.
+/// Waits until `is_so` holds for the leader's report, and returns the report. `expected` describes that report when the wait fails.
 pub(crate) async fn until(
     leader: &GroupLeader,
     expected: &str,

@@ -1,4 +1,5 @@
-//! From a capture to its answer: takes the frame, runs the section, sends the reply, and keeps the reply until the sample is settled.
+//! The steps from a capture to its answer: the agent takes the frame, runs the section, sends the reply, and keeps the reply until the
+//! sample is settled.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -19,7 +20,7 @@ use crate::section_runner::{JobResult, Submitted};
 use crate::source::{NamedView, SourceEvent};
 use crate::timestamp::since_1970;
 
-/// Why a trigger is not answered ([`TriggeredIds`](headwater_protocol::TriggeredIds)).
+/// Reasons for which a trigger is not answered ([`TriggeredIds`](headwater_protocol::TriggeredIds)).
 const FAR_AHEAD: &str = "its id is more than 1,000 above the newest one: it waits for a second trigger with an id within 1,000 of it";
 const BELOW: &str = "its id is not above the newest one: ids of a group only grow; after a wrong trigger the leader's account puts the device back, \
                      and a new numbering (`headwater-aggregator --new-numbering GROUP`, or `headwater up --new-numbering`) begins with any id";
@@ -27,8 +28,8 @@ const TOO_HIGH: &str =
     "its id is above 2^64 - 2^30 - 1, and no ids would be left: send small ids, or milliseconds of a clock";
 
 impl Agent {
-    /// Captures a triggered sample unless its trigger is repeated, backwards or too high. If the trigger confirms the trigger of an earlier
-    /// sample, sends the earlier sample's answer first. The status says why the latest trigger is not answered.
+    /// Captures a triggered sample unless its trigger is repeated, below the newest id or too high. If the trigger confirms the trigger of an
+    /// earlier sample, sends the earlier sample's answer first. The reason for which a trigger is not answered goes to the status page.
     pub(super) fn capture_triggered(&mut self, sample: SampleId, now_us: u64) {
         let newest = self.recent.newest();
         let Some(judged) = self.recent.admit(sample) else {
@@ -76,7 +77,7 @@ impl Agent {
                 self.on_submitted(submitted);
             }
             Some((Frame::NotInView, _)) => self.answer(captured(None), Body::NotInView, Vec::new(), &[]),
-            // No message: the leader counts the slot as missing.
+            // A broken frame gives no message: the leader counts the slot as missing.
             Some((Frame::Broken(BrokenFrame { name, reason }), _)) => {
                 debug!(sample = %sample, frame = name, reason, "broken frame");
                 self.publisher.report().broken_frames += 1;
@@ -148,14 +149,14 @@ impl Agent {
         warn!(by_ms = by_us / 1000, missed = due.missed, newest = %due.sample, "{step}");
     }
 
-    /// Time of the next capture by the clock. The caller computes it once per capture: computing it again after a message
-    /// would skip a capture that came due meanwhile.
+    /// Time of the next capture by the clock. The caller computes it once per capture: computed after every message, the time of a capture
+    /// that is due would move to the present again and again.
     pub(super) fn next_capture(&self) -> Option<Instant> {
         self.capture_clock.as_ref().map(|clock| Instant::now() + clock.until_next(self.now()))
     }
 
-    /// True while frames are taken from the source. A frame that is a sample is taken only if the section's queue has a free place, and if
-    /// the spool is on disk or the broker was connected before. So no frame of a file or a pipe is lost.
+    /// True while frames are taken from the source. If each frame is a sample, a frame is taken only if the section's queue has a free place,
+    /// and if the spool is on disk or the broker has been connected once, so that no frame of a file or a pipe is lost.
     pub(super) fn takes_frames(&self) -> bool {
         let is_safe = self.has_been_connected || self.unsettled.spool.is_on_disk();
         self.frame_ids.is_none() || is_safe && self.section.has_capacity()
@@ -193,7 +194,7 @@ impl Agent {
     }
 
     /// Sends an answer, followed by the features if they are sent unasked, and keeps both until the sample is settled. An answer that may
-    /// go in a batch waits for the batch; an answer whose trigger is unconfirmed is only kept. `scores` go with the frame's name.
+    /// go in a batch waits for the batch; an answer whose trigger is unconfirmed is only kept. `scores` are sent after the frame's name.
     fn answer(&mut self, captured: Captured, body: Body<'_>, features: Vec<u8>, scores: &[u8]) {
         let Captured { sample, captured_us, frame } = captured;
         let frame = frame.as_ref().map(|frame| frame.with_scores(scores));

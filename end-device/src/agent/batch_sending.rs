@@ -1,4 +1,4 @@
-//! Sends the answers that waited for a common message, and keeps each until it is settled.
+//! Sends the answers that waited for a common message, and keeps each answer until its sample is settled.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::answer::Answer;
 use crate::give_up_reason::GiveUpReason;
 use crate::timestamp::Timestamp;
 
-/// The answer as an entry of a batch that is sent now. A batch takes summaries and `not_in_view` alone.
+/// The answer, which is a summary or `not_in_view`, as an entry of a batch that is sent at `now`.
 fn entry<'a>(answer: &'a Answer, limits: &Limits, now: Timestamp) -> BatchEntry<'a> {
     let Answer { sample, captured_us, message, .. } = answer;
     let answer = match decode(message, limits) {
@@ -28,8 +28,8 @@ impl Agent {
         self.batch.due_us().map(|due_us| self.instant_of(due_us))
     }
 
-    /// Sends the waiting answers, in several messages if one does not take them all. If the leader reads no batches any more, each answer
-    /// is sent by itself.
+    /// Sends the waiting answers, in several messages if one message does not take them all. If the leader reads no batches any more, each
+    /// answer is sent by itself.
     pub(super) fn send_batch(&mut self) {
         let answers = self.batch.take();
         if answers.is_empty() {
@@ -59,7 +59,7 @@ impl Agent {
             }
             let answered: Vec<_> = answers.drain(..taken).collect();
             if taken > 1 && sent.as_ref().is_err_and(is_permanent) {
-                // The batch may be too large for the broker while each of its answers is not: they are sent one by one.
+                // The batch may be too large for the broker while a single answer is not: the answers are sent one by one.
                 self.send_answers(answered, 1, now);
                 continue;
             }
@@ -88,8 +88,8 @@ impl Agent {
         }
     }
 
-    /// Sets the longest wait that the leader allows. Returns the new wait, in ms, if it has changed. If no answer may wait any more, the
-    /// waiting answers are sent.
+    /// Sets the longest wait that the leader allows. If no answer may wait any more, sends the waiting answers. Returns the new wait in ms;
+    /// `None` if the wait has not changed.
     pub(super) fn set_allowed_wait(&mut self, allowed_ms: Option<u32>) -> Option<u64> {
         let wait_ms = self.batch.set_allowed(allowed_ms);
         if let Some(wait_ms) = wait_ms {
@@ -101,8 +101,8 @@ impl Agent {
         wait_ms
     }
 
-    /// Keeps an answer until it is settled: in memory if the link took its message (`sent`), else in the spool. An answer that the link can
-    /// never take is given up.
+    /// Keeps an answer until its sample is settled: in memory if the link took its message (`sent`), else in the spool. An answer that the
+    /// link can never take is given up.
     pub(super) fn keep(&mut self, mut answer: Answer, sent: &Result<(), LinkError>, now: Timestamp) {
         answer.sent_us = now.us;
         match sent {

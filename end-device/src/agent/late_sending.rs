@@ -1,5 +1,5 @@
-//! Sends answers late until the leader settles each: spooled answers, a few messages at a time so that new samples are not held up, and
-//! answers in memory that the leader's notices pass over: the notices settle higher ids, and do not name the sample.
+//! Sends answers late until the leader settles their samples. Spooled answers are sent a few messages at a time, so that new samples are
+//! not held up. An answer in memory is sent again if the leader's notices pass it over: they settle higher ids without its sample.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,16 @@ use crate::give_up_reason::GiveUpReason;
 use crate::publisher::Encoded;
 use crate::timestamp::Timestamp;
 
-/// Shortest time between two calls of `serve_spool`; they come this often while spooled answers can be sent.
+/// Shortest time between two calls of `serve_spool`, and the time between them while spooled answers can be sent.
 const SERVICE_EVERY: Duration = Duration::from_millis(20);
 
-/// Number of late messages at which one call of `serve_spool` sends no further sample; features of the last sample may add one.
+/// Number of late messages after which one call of `serve_spool` sends no further sample. The features of the last sample may add one
+/// message.
 const MAX_MESSAGES: usize = 32;
 
 impl Agent {
-    /// Time of the next `serve_spool`: soon if spooled answers can be sent, else when an answer in memory is too old. `None` without
-    /// either.
+    /// Time of the next `serve_spool`: soon if spooled answers can be sent, else when an answer in memory becomes too old. `None` if neither
+    /// is the case.
     pub(super) fn next_spool_service(&self) -> Option<Instant> {
         let next = self.spool_served + SERVICE_EVERY;
         if self.is_connected() && self.unsettled.spool.len() > 0 {
@@ -45,7 +46,7 @@ impl Agent {
     fn send_late(&mut self, now: Timestamp) {
         let due = self.unsettled.spool.due(now.us, MAX_MESSAGES);
         if !due.is_empty() {
-            // Waiting answers are sent first: they are in time, and must not queue behind late ones.
+            // The answers that wait for a common message are sent first: they are not late, and must not queue behind late ones.
             self.send_batch();
         }
         let mut messages = 0;
@@ -85,7 +86,7 @@ impl Agent {
         self.publisher.encode(sample, age, Body::Gone).into_iter().collect()
     }
 
-    /// Encodes an answer anew, with the boot number of this start and with `age`; its features follow if they are sent unasked.
+    /// Encodes an answer again, with the session of this start and with `age`, and the answer's features if they are sent unasked.
     fn encode_again(&self, answer: &Answer, age: Age) -> Result<Vec<Encoded>, String> {
         let (Answer { sample, message, features, .. }, limits) = (answer, &self.publisher.limits);
         let frame = frame_details(message, limits);
@@ -101,8 +102,8 @@ impl Agent {
         self.unsettled.spool.give_up(sample, reason, detail);
     }
 
-    /// Sends again, marked late, the answers in memory that the leader's notices pass over: the messages may have been lost although the
-    /// connection lives.
+    /// Sends again, marked late, the answers in memory that the leader's notices pass over: their messages may have been lost although the
+    /// connection still exists.
     pub(super) fn send_passed_over(&mut self, notice: &SettledNotice) {
         let now = self.now();
         let passed_over = self.unsettled.memory.passed_over(notice, now.us);
@@ -134,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// Sends the answer to a sample from memory; without such an answer nothing is sent.
+    /// Sends the answer to a sample from memory; sends nothing if memory has no such answer.
     fn send_kept(&self, sample: SampleId, now: Timestamp, is_late: bool) -> Result<(), LinkError> {
         let Some(kept) = self.unsettled.memory.answers.get(&sample) else { return Ok(()) };
         match self.encode_again(kept, Age { is_late, ..kept.age(now) }) {
@@ -147,7 +148,7 @@ impl Agent {
     }
 }
 
-/// True when sending again cannot help.
+/// True for an error after which sending again cannot help.
 pub(super) fn is_permanent(error: &LinkError) -> bool {
     !matches!(error, LinkError::NotConnected | LinkError::QueueFull { .. } | LinkError::Closed)
 }

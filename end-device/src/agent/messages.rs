@@ -1,4 +1,5 @@
-//! Messages to a device: trigger, request, settled and command, the birth and status that the broker keeps for its id, and refusals.
+//! Messages to a device: triggers, requests, settled notices, commands, the device's own birth and status as the broker keeps them, and
+//! refusals by the broker.
 
 use std::time::Instant;
 
@@ -30,7 +31,7 @@ impl Agent {
                 self.connected.send_replace(false);
                 self.presence.disconnected();
                 self.unsettled.disconnected(self.now());
-                // The next leader may allow no wait. Waiting answers go to the spool, since there is no connection.
+                // The next leader may read no batches. The answers that wait for a common message go to the spool, since there is no connection.
                 self.set_allowed_wait(None);
                 self.report_unsettled();
             }
@@ -97,14 +98,14 @@ impl Agent {
         self.replace_retained(&topic, &self.presence.birth);
     }
 
-    /// Gives the broker another birth or status to keep.
+    /// Publishes another birth or status for the broker to keep.
     fn replace_retained(&self, topic: &str, payload: &Bytes) {
         if let Err(error) = self.publisher.link.replace_retained(topic, payload.clone()) {
             self.publisher.report().count_dropped(&error);
         }
     }
 
-    /// Says in the status why the camera gives no answers, or that it answers again.
+    /// Publishes a status with the reason for which the camera is frozen, dark or covered; without a reason if it is not any more.
     pub(super) fn set_frozen(&mut self, frozen: Option<String>) {
         let status = Status { schema: Schema, state: DeviceState::Up, boot: self.birth.boot, frozen };
         let topic = self.publisher.topics.own(DeviceTopic::Status);
@@ -112,7 +113,7 @@ impl Agent {
         self.replace_retained(&topic, &self.presence.status);
     }
 
-    /// Captures a sample, whichever network the trigger names.
+    /// Captures a sample. The network in the header of the trigger does not matter.
     fn on_trigger(&mut self, topic: &str, payload: &Bytes) {
         debug!(topic, payload_bytes = payload.len(), "message");
         match Trigger::read(payload, &self.publisher.limits) {
@@ -168,7 +169,7 @@ impl Agent {
         }
     }
 
-    /// Notes the time of the leader's notice, and whether the leader refuses this device; a change is logged.
+    /// Notes the time of the leader's notice and the reason for which the leader refuses this device; a change of the reason is logged.
     fn note_leader(&mut self, notice: &SettledNotice) {
         let refusal = notice.refused.get(&self.birth.device);
         let mut latest = self.publisher.report.latest();
@@ -201,7 +202,7 @@ impl Agent {
     }
 
     fn publish_presence(&self) {
-        // Birth comes before the status, so that a reader of the status knows the device.
+        // The birth is published before the status, so that a reader of the status knows the device.
         let Publisher { topics, link, .. } = &self.publisher;
         for leaf in [DeviceTopic::Birth, DeviceTopic::Status] {
             if let Err(error) = link.restore(&topics.own(leaf), &[]) {
@@ -255,7 +256,7 @@ impl Agent {
             Disturbance::OtherStatus => {
                 warn!("the broker has another status of this device: that it is up is published again");
             }
-            // `on_refused` logs refused messages.
+            // `on_refused` has logged the refused message.
             Disturbance::Refused => {}
         }
     }

@@ -33,7 +33,7 @@ const FRAME_EVERY: Duration = Duration::from_millis(1);
 /// State of the device's task.
 pub(crate) struct Agent {
     pub(crate) source: RunningSource,
-    /// Ids of samples if each frame of the source is a sample.
+    /// Gives the ids of samples if each frame of the source is a sample; `None` for other causes of capture.
     pub(crate) frame_ids: Option<FrameIds>,
     pub(crate) section: SectionRunner,
     pub(crate) reply_rule: ReplyRule,
@@ -82,7 +82,8 @@ pub enum Ended {
 }
 
 impl Agent {
-    /// Runs until `stop` or the end of the source, then sends the answers of captured frames. The caller shuts the link down.
+    /// Runs until `stop`, the end of the source or the end of the model thread, then sends the answers of captured frames. The caller shuts
+    /// the link down.
     pub(crate) async fn run(mut self, mut inputs: AgentInputs) -> Ended {
         self.report_unsettled();
         let ended = self.serve(&mut inputs).await;
@@ -107,7 +108,7 @@ impl Agent {
         }
         let mut next_capture = self.next_capture();
         let mut next_frame = None;
-        // Set once the source has ended: the reason, and the time at which the device leaves even with unsettled samples.
+        // Set once the source has ended: the reason, and the time at which the device ends even if samples are unsettled.
         let mut leaving: Option<(Ended, Instant)> = None;
         let mut is_drained = false;
         loop {
@@ -134,7 +135,7 @@ impl Agent {
                     }
                     None => {
                         error!("the model thread ended; the device stops");
-                        // The device cannot answer any more. The link ends without a disconnect: the broker publishes the last will.
+                        // The device cannot answer any more. The link ends without an MQTT disconnect, so that the broker publishes the last will.
                         self.publisher.link.kill();
                         return Ended::Model;
                     }

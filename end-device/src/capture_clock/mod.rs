@@ -1,4 +1,4 @@
-//! Capture by the clock: which sample is due, when the next one is, and which ones the device missed.
+//! Capture by the clock: the sample that is due, the time of the next capture, and the number of missed captures.
 
 mod used_ids;
 
@@ -13,7 +13,8 @@ use crate::timestamp::Timestamp;
 /// Shortest time between two log lines about missed captures.
 const LOG_EVERY_US: u64 = 10_000_000;
 
-/// If the wall clock is less than half a period away, each capture moves the schedule towards it by at most a twentieth of a period.
+/// Largest move of the schedule towards the wall clock at one capture, as the divisor of the period: a twentieth of a period. It holds while
+/// the wall clock is less than half a period away.
 const LARGEST_MOVE: u64 = 20;
 
 /// Microseconds before the start whose ids count as used, a day: an earlier process of the device may have used them.
@@ -63,8 +64,8 @@ pub(crate) struct CaptureClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueCapture {
     pub(crate) sample: SampleId,
-    /// Number of unused ids between the previous capture and this one: the device was late, or the wall clock was set forward. After a step
-    /// back of the clock such an id may still be captured.
+    /// Number of unused ids between the previous capture and this one: the device was late, or the wall clock was set forward. Ids that a
+    /// step forward passed over may still be captured after a step back.
     pub(crate) missed: u64,
     /// Number of captures missed by a late device that no log line has named yet; 0 while the last line is too recent.
     pub(crate) missed_to_log: u64,
@@ -121,7 +122,7 @@ impl CaptureClock {
         Duration::from_micros(due_us.saturating_sub(time_us(now, self.offset_us)))
     }
 
-    /// The capture that is due at `now`; `None` when its sample was captured before.
+    /// The capture that is due at `now`; `None` if the id nearest to `now` is not above the last captured id.
     pub(crate) fn capture(&mut self, now: Timestamp) -> Option<DueCapture> {
         let wall_ahead_us = now.wall_ahead_us();
         let apart_us = wall_ahead_us.saturating_sub(self.offset_us);
@@ -138,7 +139,7 @@ impl CaptureClock {
         let skipped_us = (sample.0 - scheduled.0).saturating_mul(self.period_us);
         let is_far_back = jump.is_none() && apart_us <= -self.half_us();
         let wall_change_us = wall_ahead_us.saturating_sub(self.wall_ahead_us);
-        // A step back is reported once, however long ids run ahead.
+        // A step back is reported once, however long ids run ahead of the wall clock.
         let is_set_back = is_far_back && (wall_change_us <= -self.half_us() || !self.runs_ahead);
         let back = ClockStep::Back { by_us: wall_change_us.min(apart_us).unsigned_abs() };
         let largest_us = match jump {
@@ -178,7 +179,7 @@ impl CaptureClock {
         let next = SampleId(self.last.0.saturating_add(1));
         self.last = sample;
         let missed = self.used.count_unused(next, sample);
-        // After a jump the ids between stay unused: the clock may be set back to them.
+        // After a jump the ids that were passed over stay unused, since the wall clock may be set back to them.
         self.used.insert(if is_jump { sample } else { next }, sample);
         missed
     }
@@ -290,7 +291,7 @@ mod tests {
     fn captures_that_the_device_was_too_late_for_are_counted_as_missed() {
         let mut clock = clock();
         assert_eq!(captures(&mut clock, &[1_000, 1_149, 1_449, 1_500]), [(10, 0), (11, 0), (14, 2), (15, 0)]);
-        // Later than half a period: the next sample is captured, and is not due a second time.
+        // At 1,660 the device is later than half a period: it captures sample 17, which is not due a second time.
         assert_eq!(captures(&mut clock, &[1_660, 1_700, 1_800]), [(17, 1), (18, 0)]);
     }
 
@@ -388,7 +389,7 @@ mod tests {
         let mut device = Punctual::new(100, 1_700_000_000_000_000);
         let first = device.next(0).1.sample.0;
         device.next(60_000_000);
-        // The first step back is a second, to unused ids. The second one goes to before the jump forward, where ids count as used.
+        // The first step back is by one second, to unused ids. The second step back leads to a time before the jump forward, whose ids count as used.
         assert!(matches!(device.next(-1_000_000).1.step, Some(ClockStep::BackToUnused { .. })));
         let (_, due) = device.next(-59_500_000);
         assert!(matches!(due.step, Some(ClockStep::Back { .. })), "{due:?}");
@@ -477,8 +478,8 @@ mod tests {
                     prop_assert!(due.sample > before && due.missed < due.sample.0 - before.0, "{due:?}");
                 }
             }
-            // Each capture brings the schedule nearer to the wall clock: all the way, by a period, or by 5 % of a period. Used ids are the
-            // exception: the schedule skips them, away from the wall clock.
+            // Each capture brings the schedule nearer to the wall clock: all the way, by a period, or by 5 % of a period. Only a skip over used ids
+            // moves the schedule away from the wall clock.
             for _ in 0..100 {
                 let (before_us, next) = (device.off_us(), device.clock.last.0 + 1);
                 let (waited_us, due) = device.next(0);

@@ -2,10 +2,10 @@
 
 use headwater_protocol::SampleId;
 
-/// Largest number of ranges. Beyond it the two nearest ranges become one, and the ids between them count as used.
+/// Largest number of ranges. Beyond this number the two nearest ranges become one, and the ids between them count as used.
 const MAX_RANGES: usize = 64;
 
-/// Used ids as ranges. Only a step of the clock begins a new range, so there are few.
+/// Used ids as ranges. There are few ranges, since only a step of the clock begins a new one.
 #[derive(Clone, Debug)]
 pub(super) struct UsedIds {
     /// First and last id of each range, ascending; no two ranges touch.
@@ -13,7 +13,6 @@ pub(super) struct UsedIds {
 }
 
 impl UsedIds {
-    /// The ids of one range.
     pub(super) fn new(first: SampleId, last: SampleId) -> Self {
         Self { ranges: vec![(first.0, last.0)] }
     }

@@ -161,7 +161,7 @@ impl Program for DeviceSettings {
     }
 }
 
-/// Keys of a table `[[devices]]`, and what a value outside the tables is for each device.
+/// Keys of a table `[[devices]]`, each with the meaning of a value that stands outside the tables.
 const OWN_KEYS: [(&str, Outside); 10] = [
     ("id", Outside::Distinct),
     ("slot", Outside::Distinct),
@@ -176,8 +176,8 @@ const OWN_KEYS: [(&str, Outside); 10] = [
 ];
 
 impl DeviceSettings {
-    /// Reads the settings of each device of a process, as [`DeviceSettings::load`] does: of one, or of every table `[[devices]]`, whose
-    /// devices see parts of one camera.
+    /// Reads the settings of each device of a process, as [`DeviceSettings::load`] does: of the devices in the tables `[[devices]]`, which see
+    /// parts of one camera, or of one device if there are no tables.
     ///
     /// # Errors
     /// [`Stop`]: help that was asked for, or every mistake.

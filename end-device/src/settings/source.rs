@@ -1,4 +1,4 @@
-//! Section `[source]`: the source of frames. A key of one kind of source is a mistake with another.
+//! Section `[source]`: the source of frames. A key that belongs to one kind of source is a mistake with another kind.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -153,7 +153,7 @@ settings! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StdinFormat {
-    /// Told by the first bytes; with a size raw pixels of three bytes.
+    /// The first bytes tell the format; with a size, raw pixels of three bytes.
     Auto,
     /// Raw pixels of three bytes; all frames have the same size.
     Rgb24,
@@ -264,8 +264,8 @@ impl SourceSettings {
         }
     }
 
-    /// Longest age of a frame that answers: as set, or two periods (the longer one of the clock and of what is played), or a second without a
-    /// period.
+    /// Longest age of a frame that still answers a sample: `max_age_ms`, or two periods (the longer one of the clock and of the played folder
+    /// or file), or one second without a period.
     pub(crate) fn max_age(&self, capture: Capture, period: Duration) -> Duration {
         let is_played = matches!(self.kind, SourceWord::Folder | SourceWord::File);
         let period = capture.period_ms().map(Duration::from_millis).max(is_played.then_some(period));
@@ -275,7 +275,7 @@ impl SourceSettings {
 }
 
 impl fmt::Debug for CommandSettings {
-    /// Names the program alone: its arguments may hold passwords.
+    /// Names the program alone, since the arguments may hold passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommandSettings")
             .field("run", &self.run.as_deref().map(program_of))
@@ -285,7 +285,7 @@ impl fmt::Debug for CommandSettings {
 }
 
 impl StdinSettings {
-    /// The mistake of raw frames without a size, or of a size for frames that carry theirs.
+    /// The mistake of raw frames without a size, or of a size for frames that carry their own.
     pub(crate) fn misfit(self) -> Option<Misfit> {
         let reason = match (self.format, self.size) {
             (StdinFormat::Mjpeg, Some(_)) => {
@@ -319,7 +319,7 @@ impl HttpSettings {
         }
     }
 
-    /// Longest time of a request: as set, or three quarters of the clock's period, or a second without the clock.
+    /// Longest time of a request: `timeout_ms`, or three quarters of the clock's period, or one second without the clock.
     #[cfg(feature = "http")]
     pub(crate) fn timeout(&self, capture: Capture) -> Duration {
         let default_ms = capture.period_ms().map_or(1000, |period_ms| (period_ms * 3 / 4).max(1));
@@ -346,7 +346,8 @@ pub(super) fn hide(loaded: &mut Loaded<DeviceSettings>) {
     }
 }
 
-/// Program of a command for people. The rest may hold a password: an address, a header, a variable before the program.
+/// The program of a command, for messages. The rest of the command may hold a password: an address, a header, a variable before the
+/// program.
 fn program_of(command: &str) -> String {
     let program = command.split_whitespace().next().unwrap_or_default();
     let is_name = program.chars().all(|c| c.is_ascii_alphanumeric() || "/._+-".contains(c));
@@ -358,7 +359,7 @@ fn kinds_of(key: &str) -> Option<&'static [SourceWord]> {
     KEYS_OF_KINDS.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(_, kinds)| *kinds)
 }
 
-/// Rank of a default, which every other origin precedes.
+/// Rank of a default; every other origin has precedence over it.
 const DEFAULT_RANK: u8 = 3;
 
 /// Rank of an origin; the lowest number has precedence.
@@ -383,7 +384,7 @@ fn frame_size(text: &str) -> Result<[u32; 2], String> {
 pub(crate) const WITHOUT_HTTP: &str =
     "this build of the agent has no snapshot URLs (it was made without the feature `http`)";
 
-/// Reads a snapshot URL. The message never repeats the path or the query, which may hold a password.
+/// Reads a snapshot URL. The error never repeats the path or the query, which may hold a password.
 fn snapshot_url(text: &str) -> Result<Endpoint, String> {
     #[cfg(not(feature = "http"))]
     if !text.is_empty() {

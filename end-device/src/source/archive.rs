@@ -12,7 +12,7 @@ use tracing::warn;
 use super::preprocess::Preprocessor;
 use crate::error::DeviceError;
 
-/// Broken frames that the log names.
+/// Largest number of broken frames that the log names.
 const MAX_NAMED: usize = 5;
 
 /// Frames of one slot. The sample id modulo the number of samples picks the frame, so a recording repeats with new ids.
@@ -61,12 +61,11 @@ impl Frames {
 
     /// The slot's frame of a sample.
     pub fn frame(&self, sample: SampleId) -> Frame<'_> {
-        // Constructors refuse an archive without samples, and lengths fit 64 bits.
+        // Constructors refuse an archive without samples, so the divisor is not 0.
         let index = sample.0 % self.archive.len() as u64;
         self.archive.frame(index as usize, self.slot.index())
     }
 
-    /// Name of the slot's frame of a sample: its file in the archive.
     pub(super) fn name(&self, sample: SampleId) -> FrameName {
         let index = sample.0 % self.archive.len() as u64;
         let file = self.archive.file_name(index as usize, self.slot.index());

@@ -1,12 +1,12 @@
-//! A camera that is frozen, dark or covered. It would vote the same for ever, so its frames answer nothing.
+//! Check for a camera that is frozen, dark or covered. Its frames would give the same answer for ever, so they answer no sample.
 //!
 //! | the latest frames | the camera |
 //! | --- | --- |
 //! | are equal, byte for byte | is frozen: the noise of a sensor makes frames of a still scene differ |
 //! | have views without contrast | is dark or covered |
 //!
-//! The camera counts as that until a frame differs or has contrast, or until it is away (ten faults in a row without a frame). The counts of
-//! equal and flat frames outlast its absence: a camera that comes back with the same frame is frozen at once.
+//! The camera stays in this state until a frame differs or has contrast, or until the camera is away (ten faults in a row without a frame).
+//! The counts of equal frames and flat views are kept meanwhile: a camera that comes back with the same frame is frozen at once.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use super::faults::{FrameFault, Missing};
 use crate::report::SharedReport;
 use crate::settings::SourceSettings;
 
-/// Log lines in a minute about a camera that is frozen and not frozen in turns.
+/// Largest number of log lines in a minute about a camera that is frozen and not frozen in turns.
 const MAX_LINES: u32 = 10;
 
-/// Check of a camera's frames; clones share it.
+/// Check of a camera's frames; clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct CameraCheck {
-    /// Frames in a row after which the camera is frozen, dark or covered.
+    /// Number of frames in a row after which the camera is frozen, dark or covered.
     frames: u64,
     /// Standard deviation of a view, in levels of 255, below which the view has no contrast.
     min_deviation: f64,
-    /// Whether views have a black border, which is no contrast.
+    /// True when views have a black border, which does not count as contrast.
     in_letterbox: bool,
     runs: Arc<Mutex<Runs>>,
 }
@@ -40,15 +40,15 @@ pub(crate) struct CameraCheck {
 #[derive(Debug)]
 struct Runs {
     latest: Option<u64>,
-    /// Latest frames in a row that are equal.
+    /// Number of the latest frames in a row that are equal.
     equal: u64,
-    /// Latest views in a row without contrast.
+    /// Number of the latest views in a row without contrast.
     flat: u64,
     log: LogLimit,
 }
 
 impl CameraCheck {
-    /// The check of the settings; `None` where it is off.
+    /// The check of the settings; `None` if `frozen_frames` is 0.
     pub(crate) fn of(settings: &SourceSettings, fit: Fit) -> Option<Self> {
         (settings.frozen_frames > 0).then(|| {
             let runs = Runs { latest: None, equal: 0, flat: 0, log: LogLimit::new(MAX_LINES) };
@@ -58,7 +58,7 @@ impl CameraCheck {
         })
     }
 
-    /// The view, unless the camera is frozen, dark or covered; `frame` is the hash of the frame's bytes.
+    /// Returns the view, or the fault of a frozen, dark or covered camera; `frame` is the hash of the frame's bytes.
     pub(super) fn pass(&self, frame: u64, view: View, report: &SharedReport) -> Result<View, Missing> {
         let mut runs = self.runs.lock();
         runs.equal = if runs.latest.replace(frame) == Some(frame) { runs.equal + 1 } else { 1 };
@@ -86,12 +86,13 @@ impl CameraCheck {
     }
 }
 
-/// Hash of a frame's bytes or of a path, the same for equal ones.
+/// Hash of a frame's bytes or of a path.
 pub(super) fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
-/// Standard deviation of the channel that varies most: a covered camera may see one colour. In a letterbox black pixels do not count.
+/// Standard deviation of the channel that varies most, in levels of 255: a covered camera may see one colour. In a letterbox black pixels do
+/// not count.
 fn deviation(view: &View, in_letterbox: bool) -> f64 {
     let area = view.shape.height * view.shape.width;
     let of_channel = |pixels: &[u8]| {
@@ -126,7 +127,6 @@ mod tests {
             Self { check: CameraCheck::of(&settings, Fit::Stretch).unwrap(), report: SharedReport::default() }
         }
 
-        /// Whether the frame of these pixels answers.
         fn answers(&self, pixels: [u8; 6]) -> bool {
             let view = View::new(Shape::rgb(1, 2), pixels.to_vec());
             let is_passed = self.check.pass(hash_of(&pixels), view, &self.report).is_ok();

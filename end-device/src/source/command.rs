@@ -1,4 +1,5 @@
-//! A command whose standard output is the frames of a camera, such as ffmpeg: started with the source, and again when it ends.
+//! A command whose standard output is the frames of a camera, such as ffmpeg. The command starts with the source and, if the settings say
+//! so, again when it ends.
 //!
 //! ```text
 //! sh -c COMMAND    a process group of its own, so that Ctrl-C reaches the device alone
@@ -22,20 +23,19 @@ use super::running_child::{END_POLL, RunningChild};
 use super::stream::FrameStream;
 use crate::settings::CommandEnd;
 
-/// Wait before the first further start. Each failure doubles it, up to [`MAX_WAIT`].
+/// Wait before the first restart. Each restart doubles the wait, up to [`MAX_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Longest wait before a further start. A command that ran longer begins again with the shortest wait.
+/// Longest wait before a restart. After a run that lasted longer, the wait is [`FIRST_WAIT`] again.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// Longest wait for a command that has closed its output to end; then it is ended.
+/// Longest wait until a command that has closed its output ends by itself; then the device ends it.
 const END_LIMIT: Duration = Duration::from_secs(5);
 /// Longest wait for the end of standard error, which a process outside the command's group may hold open.
 const LAST_LINE_LIMIT: Duration = Duration::from_secs(1);
-/// Bytes of standard error that are read as one line.
+/// Largest number of bytes of standard error that are read as one line.
 const MAX_LINE_BYTES: u64 = 4096;
-/// Characters of a line that are named.
+/// Largest number of characters of a line that are logged.
 const NAMED_CHARS: usize = 200;
 
-/// A command as a source.
 pub(crate) struct CommandSource {
     command: String,
     end: CommandEnd,
@@ -45,10 +45,10 @@ pub(crate) struct CommandSource {
 
 /// One run of the command that has ended.
 struct Ran {
-    /// Why its output cannot be read, if it cannot.
+    /// The error is the reason for which the output cannot be read.
     sent: Result<(), String>,
     status: ExitStatus,
-    /// Last line of its standard error.
+    /// Last line of standard error.
     last_line: String,
 }
 
@@ -96,7 +96,7 @@ impl FrameProducer for CommandSource {
             }
             let Ran { sent, status, last_line } = ran.map_err(|error| format!("starting sh: {error}"))?;
             let succeeded = sent.is_ok() && status.success();
-            // Output of which not even one frame was ever read has another format than the settings say, and will have it again.
+            // If no frame of the output was ever decoded, the output has another format than the settings say, and a restart would not help.
             let is_unusable =
                 sent.is_err() && frames.reports().all(|report| report.latest().format.is_none());
             let reason = match sent {
@@ -127,7 +127,7 @@ impl FrameProducer for CommandSource {
     }
 }
 
-/// Logs the lines of a command's standard error, and keeps the last one, without passwords of addresses.
+/// Logs the lines of a command's standard error, and keeps the last line; passwords in addresses are removed.
 fn read_lines(stderr: impl Read, last_line: &Mutex<String>) {
     let mut stderr = BufReader::new(stderr);
     loop {
@@ -137,7 +137,7 @@ fn read_lines(stderr: impl Read, last_line: &Mutex<String>) {
             Ok(_) => {}
         }
         let line = String::from_utf8_lossy(&line);
-        // ffmpeg writes its line of progress again and again, behind a carriage return.
+        // ffmpeg writes its line of progress again and again, with carriage returns between: only the last one is kept.
         let line = line.trim().rsplit('\r').next().unwrap_or_default();
         if line.is_empty() {
             continue;

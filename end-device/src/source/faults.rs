@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use crate::report::{SharedReport, count_first};
 
-/// Faults in a row after which a frozen camera counts as away: one that is slow gives some between two frames.
+/// Number of faults in a row after which a frozen camera counts as away. A slow camera gives a few faults between two frames.
 const MAX_AWAY_FAULTS: u64 = 10;
 
 /// Reason for which a source gave no frame. The device sends nothing for the sample, so its slot is missing.
@@ -17,7 +17,7 @@ const MAX_AWAY_FAULTS: u64 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameFault(&'static str);
 
-/// A frame that is missing: why, and what was found.
+/// The fault of a missing frame, and a text about what was found.
 pub(crate) type Missing = (FrameFault, String);
 
 #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "some faults happen to snapshot URLs alone"))]
@@ -34,7 +34,7 @@ impl FrameFault {
     pub(crate) const STRAY: Self = Self("stray_bytes");
     /// The file system or the pipe gives an error.
     pub(crate) const UNREADABLE: Self = Self("unreadable");
-    /// The folder holds more images than a scan takes.
+    /// The folder holds more images or folders than a scan lists.
     pub(crate) const TOO_MANY_FILES: Self = Self("too_many_files");
     /// The newest frame is too old.
     pub(crate) const STALE: Self = Self("stale");
@@ -44,9 +44,9 @@ impl FrameFault {
     pub(crate) const TIMEOUT: Self = Self("timeout");
     /// The camera cannot be connected to.
     pub(crate) const UNREACHABLE: Self = Self("unreachable");
-    /// The camera was reached, and its answer cannot be read.
+    /// The camera was reached, but its answer cannot be read.
     pub(crate) const BAD_ANSWER: Self = Self("bad_answer");
-    /// The camera answered with a status of refusal or of another address.
+    /// The camera answered with an HTTP status other than success, such as a refusal or a redirect.
     pub(crate) const STATUS: Self = Self("status");
     /// The camera answered with a page or other bytes that hold no image.
     pub(crate) const NOT_AN_IMAGE: Self = Self("not_an_image");
@@ -68,7 +68,7 @@ impl FrameFault {
 }
 
 impl SharedReport {
-    /// Counts a missing frame, and logs the first of each kind. A camera that is away is not frozen any more.
+    /// Counts a missing frame, and logs the first fault of each kind. A camera that is away does not count as frozen any more.
     pub(crate) fn count_fault(&self, fault: FrameFault, detail: impl fmt::Display) {
         let away_faults = {
             let mut latest = self.latest();
@@ -91,20 +91,21 @@ impl SharedReport {
         }
     }
 
-    /// Returns the frame; counts a missing frame of the source `name` as a fault.
+    /// Returns the frame, or counts the fault of a missing frame; `name` is the name of the source or the file in the log.
     pub(crate) fn counted<T>(&self, name: impl fmt::Display, found: Result<T, Missing>) -> Option<T> {
         found.map_err(|(fault, detail)| self.count_fault(fault, format_args!("{name}: {detail}"))).ok()
     }
 
-    /// Notes why the camera's frames answer nothing; `None` where they answer or none come. Returns whether that has changed.
+    /// Sets the reason for which no sample is answered with the camera's frames; `None` if samples are answered or no frames come. Returns
+    /// true if the reason has changed.
     pub(crate) fn set_frozen(&self, reason: Option<String>) -> bool {
         self.frozen.send_if_modified(|known| mem::replace(known, reason) != *known)
     }
 
-    /// Notes the entries of a folder that its latest scan passed over, and logs the first of each reason.
+    /// Notes the entries that the latest scan of a folder passed over, and logs the first entry of each reason.
     pub(crate) fn note_passed_over(&self, passed_over: &BTreeMap<&'static str, (u64, PathBuf)>) {
         let mut counts = mem::take(&mut self.lock().passed_over);
-        // A reason that was logged stays, at 0.
+        // A reason that was logged stays in the map, with the count 0, so that it is not logged again.
         counts.values_mut().for_each(|count| *count = 0);
         for (reason, (count, path)) in passed_over {
             if counts.insert(reason, *count).is_none() {
@@ -115,7 +116,7 @@ impl SharedReport {
         self.lock().passed_over = counts;
     }
 
-    /// Counts a frame.
+    /// Counts a frame, and ends the run of faults and the reason for which no frames come.
     pub(crate) fn count_frame(&self) {
         self.lock().source_frames += 1;
         let mut latest = self.latest();
@@ -127,7 +128,7 @@ impl SharedReport {
         self.latest().format.get_or_insert_with(|| format!("{width}x{height} {kind}"));
     }
 
-    /// Notes why no frames come now, until the next one comes.
+    /// Notes the reason for which no frames come now; the next frame removes the reason.
     pub(crate) fn note_waits(&self, reason: String) {
         self.latest().waits = Some(reason);
     }

@@ -1,4 +1,4 @@
-//! A trial of a source: whether a frame comes, and what it is.
+//! A trial of a source: waits for one frame, and names the size and format of the frame.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::Source;
 use crate::config::Capture;
 
-/// Time between two looks whether a frame has come.
+/// Time between two checks of whether a frame has come.
 const POLL: Duration = Duration::from_millis(10);
 
 impl Source {
@@ -16,7 +16,7 @@ impl Source {
     /// whose frames were read when it was opened. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Why no frame came: the fault of the source, or that the time is over.
+    /// A text with the reasons for which no frame came: faults, the end of the source, or the end of `limit`.
     pub async fn first_frame(self, limit: Duration) -> Result<Option<String>, String> {
         if !self.is_live() {
             return Ok(None);

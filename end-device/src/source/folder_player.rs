@@ -10,7 +10,6 @@ use super::image_files::{self, MAX_FILES, MAX_FOLDERS};
 use crate::error::DeviceError;
 use crate::settings::{FolderEnd, FolderSettings};
 
-/// Player of the images of a folder.
 pub(crate) struct FolderPlayer {
     path: PathBuf,
     period: Duration,
@@ -18,7 +17,7 @@ pub(crate) struct FolderPlayer {
 }
 
 impl FolderPlayer {
-    /// Checks that the folder has an image, and that the region of interest lies in the first one.
+    /// Checks that the folder has an image, and that the region of interest lies in the first image.
     pub(crate) fn open(
         path: PathBuf,
         settings: &FolderSettings,

@@ -32,7 +32,7 @@ impl FolderWatcher {
         Ok(Self { path, poll: Duration::from_millis(settings.poll_ms), scan })
     }
 
-    /// Scans the folder; returns the new files. A scan that fails leaves the known files as they are.
+    /// Scans the folder; returns the files that are new and complete. A scan that fails leaves the known files as they are.
     fn new_files<'a>(
         &mut self,
         reports: impl Iterator<Item = &'a SharedReport> + Clone,
@@ -72,10 +72,10 @@ impl FrameProducer for FolderWatcher {
     }
 }
 
-/// Size and time of the last write: a file that is written again is a new one.
+/// Size of a file and time of its last write. A file with another stamp than before is a new file.
 type FileStamp = (u64, SystemTime);
 
-/// The files with their stamps. A file that was removed meanwhile is left out.
+/// The files with their stamps. A file whose metadata cannot be read, such as a removed one, is left out.
 fn stamped(files: Vec<PathBuf>) -> Vec<(PathBuf, FileStamp)> {
     let stamped = files.into_iter().filter_map(|path| {
         let metadata = fs::metadata(&path).ok()?;
@@ -88,7 +88,7 @@ fn stamped(files: Vec<PathBuf>) -> Vec<(PathBuf, FileStamp)> {
 /// Files of the last scan. Memory: some tens of bytes for each file in the folder.
 #[derive(Debug, Default)]
 struct FolderScan {
-    /// Stamps of the files, and whether each was taken, by the hash of their paths, which may be long and many.
+    /// Stamp of each file, and true if the file was taken. The key is the hash of the path, since paths may be long and many.
     known: HashMap<u64, (FileStamp, bool)>,
     /// Files and folders that the last scan left out.
     left_out: LeftOut,
@@ -102,9 +102,9 @@ impl FolderScan {
         Self { known: known.collect(), left_out, last: Some(now) }
     }
 
-    /// The files that are new and complete, in the order given. A file is complete when its stamp is the same as at the last scan. A new
-    /// file that was written before the last scan was renamed into the folder: it is complete at once. A file that may have been left out
-    /// of the last scan is none of them.
+    /// The files that are new and complete, in the order of `files`. A file is complete when its stamp is the same as at the last scan. A new
+    /// file that was written before the last scan was renamed into the folder: it is complete at once. A file that the last scan may have
+    /// left out counts as taken.
     fn complete_files(
         &mut self,
         files: &[(PathBuf, FileStamp)],

@@ -20,10 +20,10 @@ use crate::config::Capture;
 use crate::error::DeviceError;
 use crate::report::SharedReport;
 
-/// Frames that may wait for the agent if each frame is a sample; a source with more frames waits.
+/// Number of frames that may wait for the agent if each frame is a sample; a source with more frames waits.
 const MAX_WAITING: usize = 2;
 
-/// Longest single sleep; then the source checks whether the device stops, so that a stop does not wait for the source.
+/// Longest single sleep. After each sleep the source checks whether the device stops, so that a stop does not wait for the source.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
 
 /// A source that produces frames on a separate thread.
@@ -34,7 +34,7 @@ pub(crate) trait FrameProducer: Send {
     /// The reason for which the source broke off.
     fn run(self: Box<Self>, frames: &FrameSender) -> Result<(), String>;
 
-    /// The command that the producer runs; `None` for one that runs none.
+    /// The command that the producer runs; `None` for a producer without a command.
     fn child(&self) -> Option<RunningChild> {
         None
     }
@@ -50,7 +50,7 @@ pub(crate) struct NamedView {
 /// A frame with the time at which it came.
 #[derive(Debug)]
 pub(crate) struct TimedFrame {
-    /// `None` for a frame of a frozen camera, which answers nothing.
+    /// `None` for a frame of a frozen, dark or covered camera, which answers no sample.
     pub(crate) view: Option<NamedView>,
     pub(crate) came: Instant,
 }
@@ -60,14 +60,14 @@ pub(crate) struct FrameSender {
     /// Preparation of the view of each slot.
     slots: Vec<Preprocessor>,
     channels: Vec<FrameChannel>,
-    /// Frames so far, broken ones too.
+    /// Number of frames so far, broken ones included.
     frames: Cell<u64>,
 }
 
 /// The producer's end of the channel of one slot.
 struct FrameChannel {
     kind: SenderKind,
-    /// Whether frames are named.
+    /// True when frames have names.
     names: bool,
 }
 
@@ -85,9 +85,9 @@ pub(crate) enum FrameReceiver {
 }
 
 impl FrameSender {
-    /// Sends each slot whose agent takes frames its view of a frame of the source `name`, or counts why the frame gives none; false once
-    /// no agent takes frames.
-    /// `file` is the frame's file, relative to the folder of the source; empty without one.
+    /// Sends to each slot whose agent takes frames the slot's view of a frame, or counts the fault of the frame; returns false once no agent
+    /// takes frames. `name` is the name of the source or the file in the log. `file` is the frame's file, relative to the folder of the source;
+    /// empty if the frame is no file.
     pub(crate) fn send(
         &self,
         name: impl fmt::Display,
@@ -110,17 +110,17 @@ impl FrameSender {
         self.is_open()
     }
 
-    /// The counts of each slot.
+    /// The report of each slot's device.
     pub(crate) fn reports(&self) -> impl Iterator<Item = &SharedReport> + Clone {
         self.slots.iter().map(|slot| &slot.report)
     }
 
-    /// Whether the agent of a slot still takes frames.
+    /// True while the agent of at least one slot takes frames.
     pub(crate) fn is_open(&self) -> bool {
         self.channels.iter().any(FrameChannel::is_open)
     }
 
-    /// Sleeps until `due`; false when no agent takes frames meanwhile.
+    /// Sleeps until `due`; returns false if no agent takes frames any more.
     pub(crate) fn sleep_until(&self, due: Instant) -> bool {
         while self.is_open() {
             let left = due.saturating_duration_since(Instant::now());
@@ -134,7 +134,6 @@ impl FrameSender {
 }
 
 impl FrameChannel {
-    /// Whether the slot's agent still takes frames.
     fn is_open(&self) -> bool {
         match &self.kind {
             SenderKind::Newest(sender) => !sender.is_closed(),
@@ -147,12 +146,12 @@ impl FrameChannel {
         match (&self.kind, view) {
             (SenderKind::Each(each), Some(view)) => {
                 report.count_frame();
-                // It fails once the agent takes no more.
+                // The send fails once the agent takes no more frames.
                 let _ = each.blocking_send(view);
             }
             (SenderKind::Newest(newest), view) if has_view || is_frozen => {
                 newest.send_replace(Some(TimedFrame { view, came: Instant::now() }));
-                // Counted last, so that a frame that is counted answers.
+                // The frame is counted after it is sent, so that a counted frame answers samples.
                 if has_view {
                     report.count_frame();
                 }
@@ -173,7 +172,7 @@ impl Pace {
         Self { due: Instant::now(), period }
     }
 
-    /// Waits for the time of the next frame; false when no agent takes frames meanwhile. A player that is behind moves its times to the
+    /// Waits for the time of the next frame; returns false if no agent takes frames any more. A player that is behind moves its times to the
     /// present instead of sending a burst.
     pub(crate) fn wait(&mut self, frames: &FrameSender) -> bool {
         let is_open = frames.sleep_until(self.due);
@@ -182,16 +181,16 @@ impl Pace {
     }
 }
 
-/// A producer of frames for one slot or several. The producer's thread begins with the last slot.
+/// A producer of frames for one slot or several. The producer's thread starts when the last slot starts.
 pub(crate) struct SharedProducer {
     waiting: Mutex<WaitingProducer>,
-    /// The command that gives the frames; it ends with this value.
+    /// The command that gives the frames, which is ended when this value is dropped; `None` without a command.
     child: Option<RunningChild>,
     pub(crate) thread: Arc<SourceThread>,
 }
 
 struct WaitingProducer {
-    /// `None` once it runs.
+    /// `None` once the producer runs.
     producer: Option<Box<dyn FrameProducer>>,
     /// Number of slots that have not started.
     not_started: usize,
@@ -211,7 +210,7 @@ impl SourceThread {
         self.handle.get().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Whether the source came to its end; one that broke off, or whose thread panicked, did not.
+    /// True once the source has come to its end, without breaking off and without a panic of its thread.
     pub(crate) fn is_clean(&self) -> bool {
         self.is_clean.load(Ordering::Acquire)
     }
@@ -235,7 +234,7 @@ impl SharedProducer {
         self.waiting.lock().not_started = slots;
     }
 
-    /// Starts a slot; `names` says whether its frames are named.
+    /// Starts a slot; its frames have names if `names` is true.
     ///
     /// # Errors
     /// [`DeviceError::Thread`] if the system starts no thread.

@@ -12,24 +12,25 @@ use super::faults::{FrameFault, Missing};
 use super::frame_channel::FrameSender;
 use super::preprocess::SourceFrame;
 
-/// Image files that are listed.
+/// Largest number of image files in a list.
 pub(super) const MAX_FILES: usize = 65_536;
-/// Folders that are listed.
+/// Largest number of folders that are read for a list.
 pub(super) const MAX_FOLDERS: usize = 4096;
-/// Folders from the first to the deepest, such as `2026/11/25/10` below it.
+/// Largest depth of a folder that is read; the folder of the settings has depth 1.
 const MAX_DEPTH: usize = 8;
 
 /// Image files in a folder and in the folders below it, in the order of their paths.
 #[derive(Default)]
 pub(crate) struct ImageFiles {
     pub(crate) paths: Vec<PathBuf>,
-    /// Files and folders left out beyond [`MAX_FILES`] or [`MAX_FOLDERS`]: the lowest names, most often the oldest dates.
+    /// Files and folders left out beyond [`MAX_FILES`] or [`MAX_FOLDERS`]: those with the lowest names, most often the oldest dates.
     pub(crate) left_out: LeftOut,
-    /// By reason: entries that are passed over, and one of them. Hidden entries and folders of the system are not counted.
+    /// For each reason the number of entries that are passed over, and the path of one entry. Hidden entries and folders of the system are
+    /// not counted.
     pub(crate) passed_over: BTreeMap<&'static str, (u64, PathBuf)>,
 }
 
-/// The last file and the last folder, in the order of paths, of those that a list leaves out.
+/// The last file and the last folder, in the order of paths, that a list leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
     pub(crate) file: Option<PathBuf>,
@@ -37,15 +38,15 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// One of them; `None` if nothing is left out.
+    /// The file or else the folder; `None` if nothing is left out.
     pub(crate) fn any(&self) -> Option<&Path> {
         self.file.as_deref().or(self.folder.as_deref())
     }
 
-    /// Whether the list may have left the file out.
+    /// True if the list may have left the file out.
     pub(crate) fn may_hold(&self, path: &Path) -> bool {
         let is_file = self.file.as_deref().is_some_and(|last| path <= last);
-        // The folders above a folder that was found were listed themselves.
+        // A folder above the last left-out folder was read itself, so the files in it are not left out with that folder.
         let was_listed = |last: &Path| {
             path.parent().is_some_and(|parent| last.starts_with(parent)) && !path.starts_with(last)
         };
@@ -60,12 +61,13 @@ impl LeftOut {
 /// Lists the image files in a folder and below it.
 ///
 /// # Errors
-/// The error of the file system. A folder that may not be read is passed over, and one that was removed meanwhile is left out.
+/// [`FrameFault::UNREADABLE`] with the error of the file system. A folder below `folder` that may not be read is passed over, and one that
+/// was removed meanwhile is left out.
 pub(crate) fn list(folder: &Path) -> Result<ImageFiles, Missing> {
     let unreadable = |error: std::io::Error| (FrameFault::UNREADABLE, error.to_string());
     let mut files = ImageFiles::default();
     let mut paths = BTreeSet::new();
-    // The last one is listed first.
+    // The last folder of the stack is read first.
     let mut folders = vec![(folder.to_path_buf(), 1)];
     let mut listed = 0;
     while let Some((path, depth)) = folders.pop() {
@@ -113,7 +115,8 @@ enum EntryKind {
     Folder,
 }
 
-/// The kind of an entry, which is not opened, or why it is passed over. A link to a file counts as a file; a link to a folder is passed over, since it could lead in a circle.
+/// The kind of an entry, or the reason for which the entry is passed over; the entry is not opened. A link to a file counts as a file; a link
+/// to a folder is passed over, since it could lead in a circle.
 fn kind_of(entry: &DirEntry, name: &str, depth: usize) -> Result<EntryKind, &'static str> {
     let kind = entry.file_type().and_then(|kind| match kind.is_symlink() {
         true => Ok((true, fs::metadata(entry.path())?.file_type())),
@@ -135,7 +138,7 @@ impl ImageFiles {
         self.passed_over.entry(reason).or_insert((0, path)).0 += 1;
     }
 
-    /// That there is no image, and what there is, for an error.
+    /// Text of the error for a folder without an image, with the entries that are passed over.
     pub(crate) fn none_found(&self) -> String {
         let of = |(reason, (count, path)): (&&str, &(u64, PathBuf))| {
             format!("; passed over: {count} of {reason}, such as {}", path.display())
@@ -153,7 +156,7 @@ pub(crate) fn send_file(path: &Path, root: &Path, frames: &FrameSender) -> bool 
     frames.send(path.display(), &file, read(path).map(SourceFrame::File))
 }
 
-/// The bytes of an image file.
+/// The bytes of an image file of at most [`MAX_FRAME_BYTES`].
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Missing> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FRAME_BYTES + 1).read_to_end(&mut bytes));
@@ -226,7 +229,7 @@ mod tests {
         write(&dir.path().join(format!("{MAX_FOLDERS:05}/new.jpg")));
         let files = list(dir.path()).unwrap();
         assert_eq!(names(&files, dir.path()), [format!("{MAX_FOLDERS:05}/new.jpg")]);
-        // The first folder counts too.
+        // The folder `dir` counts as one of the folders.
         assert_eq!(files.left_out.folder, Some(dir.path().join("00001")));
     }
 

@@ -1,7 +1,8 @@
-//! JPEG, PNG and WebP files in a stream, told apart by their own structure. Nothing need stand between them (ffmpeg's `image2pipe`), and
-//! anything may (the headers of a camera's multipart answer).
+//! Splits a stream into JPEG, PNG and WebP files by the structure of the files. The files may follow each other directly (ffmpeg's
+//! `image2pipe`) or with other bytes between them (the headers of a camera's multipart answer).
 //!
-//! The start of an image begins the next one, so an image without its end takes no good one with it:
+//! The start of an image ends the image before it, so that an image without its end does not spoil the next image. The starts, and the places
+//! where each is recognized:
 //!
 //! ```text
 //! ff d8 ff of a JPEG          between images, and in a JPEG but for its application data (thumbnails) and comments
@@ -22,28 +23,28 @@ pub(crate) struct ImageSplitter {
     image: Vec<u8>,
     /// Bytes since the last part.
     length: u64,
-    /// The last 16 bytes, the newest lowest.
+    /// The last 16 bytes; the newest byte is the lowest.
     latest: u128,
-    /// The image is a JPEG, and a scan has begun.
+    /// True when the image is a JPEG, and a scan of it has begun.
     has_scan: bool,
 }
 
-/// A part of the stream: a file for the decoder, or the fault of bytes that are none.
+/// A part of the stream: a file for the decoder, or the fault of bytes that are no file.
 pub(crate) type StreamPart = Result<Vec<u8>, Missing>;
 
-/// Most bytes of the start of an image.
+/// Largest number of bytes in the start of an image.
 const MAX_START_BYTES: usize = size_of::<u128>();
 
 /// The part of an image to which the next byte of the stream belongs.
 #[derive(Clone, Copy)]
 enum Place {
-    /// No byte of an image, as far as is known.
+    /// Between images: a byte that belongs to no image so far.
     Between,
     /// JPEG: the second byte of a marker.
     Marker,
     /// JPEG: the first byte of a segment's length.
     LengthHigh { marker: u8 },
-    /// JPEG: the second byte.
+    /// JPEG: the second byte of a segment's length.
     LengthLow { marker: u8 },
     /// JPEG: a byte of a segment of which `left` bytes are left.
     Segment { marker: u8, left: u16 },
@@ -57,14 +58,14 @@ enum Place {
     ChunkHead { left: u8 },
     /// PNG: data and check sum of a chunk.
     Chunk { left: u64, kind: [u8; 4] },
-    /// WebP: all after the start.
+    /// WebP: a byte after the start, of which `left` bytes are left.
     Riff { left: u64, is_extended: bool },
 }
 
 /// Kind of the last chunk of a PNG.
 const LAST_CHUNK: [u8; 4] = *b"IEND";
 
-/// Where a byte leads.
+/// Effect of a byte: the place of the next byte, the end of the image, or a fault of the image.
 enum Step {
     To(Place),
     End,
@@ -72,15 +73,16 @@ enum Step {
 }
 
 impl Place {
-    /// The place after the start of an image that ends with the newest byte, which is at this place, and the bytes of the start.
+    /// The place after the start of an image, and the number of bytes in the start, if the newest byte ends such a start; `None` if it does not.
+    /// The newest byte is at this place.
     fn after_start(self, latest: u128) -> Option<(Self, usize)> {
-        // Application data, such as a thumbnail, and comments.
+        // Application data may hold a thumbnail; a comment may hold anything.
         if matches!(self, Self::Segment { marker: 0xe0..=0xef | 0xfe, .. }) {
             return None;
         }
         match latest.to_be_bytes() {
             [.., 0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n'] => Some((Self::ChunkHead { left: 8 }, 8)),
-            // The length counts the eight bytes after it.
+            // The length counts the eight bytes of the start that follow the length.
             [b'R', b'I', b'F', b'F', a, b, c, d, b'W', b'E', b'B', b'P', b'V', b'P', b'8', kind] => {
                 let left = u64::from(u32::from_le_bytes([a, b, c, d])).saturating_sub(8);
                 Some((Self::Riff { left, is_extended: kind == b'X' }, MAX_START_BYTES))
@@ -97,7 +99,7 @@ impl Place {
         }
     }
 
-    /// Whether the byte is in no JPEG, and in no part of another image that may hold a thumbnail.
+    /// True if this place is in no JPEG, and in no part of another image that may hold a thumbnail.
     fn is_without_thumbnail(self) -> bool {
         matches!(
             self,
@@ -108,10 +110,10 @@ impl Place {
         )
     }
 
-    /// The place in the first segment of a JPEG, two bytes after its length. Nearly every writer begins with JFIF, Exif, a comment of ffmpeg
-    /// or the first table.
+    /// The place in the first segment of a JPEG, two bytes after the segment's length; `None` if the segment is not one that nearly every writer
+    /// begins with: JFIF, Exif, a comment of ffmpeg, or the first table.
     fn first_segment(marker: u8, length: u16, bytes: [u8; 2]) -> Option<Self> {
-        // By chance in compressed data: once in some 10^14 bytes. A table has 64 values of one byte, and a segment up to four tables.
+        // Compressed data have such bytes by chance once in some 10^14 bytes. A table has 64 values of one byte, and a segment up to four tables.
         match (marker, length, &bytes) {
             (0xdb, 67 | 132 | 197 | 262, [0, _])
             | (0xe0, 16, b"JF")
@@ -158,9 +160,9 @@ impl Place {
         Step::To(match marker {
             0xd9 => return Step::End,
             0x00 => return Step::Broken,
-            // Fill bytes.
+            // A fill byte.
             0xff => Self::Marker,
-            // Markers without a segment. After 0xd8, "start of image", 0xff begins the next image.
+            // Markers without a segment. If 0xff follows 0xd8 (start of image), `after_start` begins the next image.
             0x01 | 0xd0..=0xd8 => Self::NextMarker,
             marker => Self::LengthHigh { marker },
         })
@@ -191,7 +193,7 @@ impl ImageSplitter {
         Self { max_bytes, place, image, length: 0, latest: 0, has_scan: false }
     }
 
-    /// Takes bytes up to the end of the next part. `None`: all are taken, and the part goes on.
+    /// Takes bytes up to the end of the next part; `None` if all bytes are taken and the part goes on.
     pub(crate) fn next_part(&mut self, input: &mut &[u8]) -> Option<StreamPart> {
         while let Some((&byte, rest)) = input.split_first() {
             *input = rest;
@@ -208,7 +210,7 @@ impl ImageSplitter {
         self.length += 1;
         if !matches!(self.place, Place::Between) {
             self.image.push(byte);
-            // The newest bytes may prove to be the start of the next image.
+            // An image is dropped only once it is longer by a start, since the newest bytes may prove to be the start of the next image.
             if self.length > self.max_bytes + MAX_START_BYTES as u64 {
                 self.image = Vec::new();
             }
@@ -230,9 +232,9 @@ impl ImageSplitter {
         }
     }
 
-    /// Begins an image whose start was taken, and returns the part before it.
+    /// Begins an image whose start was taken, and returns the part before the image, if there is one.
     fn begin(&mut self, place: Place, start_bytes: usize) -> Option<StreamPart> {
-        // An image that ended or broke within these bytes was returned with some of them.
+        // If an image ended or broke within the bytes of the start, some of these bytes were returned with that image.
         self.length = self.length.saturating_sub(start_bytes as u64);
         self.image.truncate(self.image.len().saturating_sub(start_bytes));
         let before = self.unfinished();
@@ -242,7 +244,7 @@ impl ImageSplitter {
         before
     }
 
-    /// The bytes since the last part, which have no end: the last part of a stream that ends here.
+    /// The bytes since the last part, as the last part of a stream that ends here; `None` if there are none.
     pub(crate) fn unfinished(&mut self) -> Option<StreamPart> {
         let (bytes, has_scan, is_between) =
             (self.length, self.has_scan, matches!(self.place, Place::Between));
@@ -255,7 +257,7 @@ impl ImageSplitter {
         (bytes > 0).then_some(part)
     }
 
-    /// Ends a part, and waits for the start of an image. An image beyond the bound is a fault.
+    /// Ends a part; the next byte is between images. An image of more than `max_bytes` is a fault.
     fn part(&mut self, of_image: impl FnOnce(Vec<u8>) -> StreamPart) -> StreamPart {
         let next = Self { latest: self.latest, ..Self::new(self.max_bytes) };
         let Self { image, length, place, max_bytes, .. } = mem::replace(self, next);
@@ -273,7 +275,7 @@ mod tests {
 
     use super::*;
 
-    /// The parts of a stream, however its bytes come.
+    /// The parts of a stream, which must be the same for single bytes and for all bytes at once.
     #[track_caller]
     fn parts(bytes: &[u8], max_bytes: u64) -> Vec<StreamPart> {
         let of_pieces = |piece_bytes: usize| {
@@ -290,7 +292,7 @@ mod tests {
         slowly
     }
 
-    /// The part of this fault, whose detail names a number of bytes.
+    /// A part with this fault; the text of the fault names a number of bytes.
     fn faulty(fault: FrameFault, bytes: usize) -> StreamPart {
         let detail = match fault {
             FrameFault::STRAY => format!("{bytes} bytes belong to no image"),
@@ -318,7 +320,7 @@ mod tests {
         file
     }
 
-    /// Where the first scan of [`jpeg`] begins.
+    /// Offset of the first scan in [`jpeg`], in bytes.
     const SCAN_AT: usize = 19;
 
     #[test]
@@ -375,7 +377,7 @@ mod tests {
     fn a_thumbnail_in_a_png_or_webp_begins_no_image() {
         let thumbnail = b"\xff\xd8\xff\xe0\0\x10JFIF\0";
         let chunk = [&11_u32.to_be_bytes()[..], b"eXIf", thumbnail, &[0; 4]].concat();
-        // After the signature and the first chunk.
+        // The chunk with the thumbnail comes after the signature and the first chunk.
         let png = [&png()[..33], &chunk, &png()[33..]].concat();
         let webp = [&b"RIFF"[..], &19_u32.to_le_bytes(), b"WEBPVP8X", thumbnail].concat();
         assert_eq!(parts(&[&png[..], &webp].concat(), 1 << 20), [png, webp].map(StreamPart::Ok));

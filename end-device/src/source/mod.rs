@@ -4,7 +4,7 @@
 //! ```text
 //! Source (checked) --start--> RunningSource --capture--> frame of a sample
 //!    |                                     --next-----> frame that is a sample, snapshot, end
-//!    +-- of_one_camera: sources of several slots that open their camera once, each with its own region
+//!    +-- of_one_camera: sources of several slots that open one camera once, each with its own region
 //! ```
 //!
 //! Faults of frames are counted by kind. For a sample with a faulty frame the device sends nothing, so its slot is missing. Frames
@@ -62,7 +62,7 @@ pub struct Source {
     pub(crate) slot: Slot,
     /// Bytes of a view.
     pub(crate) view_bytes: usize,
-    /// Counts the faults of frames; the device counts all else in it.
+    /// Report of the device, in which the source counts frames and their faults.
     pub(crate) report: SharedReport,
     max_age: Duration,
     kind: CheckedKind,
@@ -75,18 +75,18 @@ enum CheckedKind {
     Http(Arc<http::SnapshotClient>, Preprocessor),
 }
 
-/// Largest file or body of one frame, in bytes; as of a data set.
+/// Largest file or HTTP body of one frame, in bytes: the limit for an image of a data set.
 pub const MAX_FRAME_BYTES: u64 = MAX_FILE_BYTES;
 
-/// Longest age of a frame that answers, for a source that was opened without settings.
+/// Longest age of a frame that still answers a sample, for a source that was opened without settings.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 impl Source {
     /// Checks and opens the source of a slot, for views of this shape. No frame is taken yet.
     ///
     /// # Errors
-    /// [`DeviceError::Frames`] for an archive; [`DeviceError::Unusable`] for any source, also for a
-    /// region of interest outside its frames if their size is known by now.
+    /// [`DeviceError::Frames`] for an archive that cannot be read; [`DeviceError::Unusable`] for any other source that cannot be used, and for
+    /// a region of interest outside the frames if their size is known before the first frame.
     pub fn open(
         settings: &SourceSettings,
         capture: Capture,
@@ -151,9 +151,8 @@ impl Source {
         Ok(Self { slot, view_bytes, report, max_age: settings.max_age(capture, period), kind })
     }
 
-    /// Sources of several slots that see parts of one camera, which is opened once, with the last slot that starts: each frame gives a view
-    /// of every slot. The settings of the sources differ in region and fit alone. Frames of an archive are cut already, so that each slot
-    /// reads its own.
+    /// Lets the sources of several slots share one camera: it is opened once, when the last slot starts, and each frame gives a view of every
+    /// slot. The settings of the sources may differ only in region and fit. Archives are not shared, since each slot has its own frames there.
     #[must_use]
     pub fn of_one_camera(mut sources: Vec<Self>) -> Vec<Self> {
         let count = sources.len();
@@ -172,7 +171,7 @@ impl Source {
         sources
     }
 
-    /// Frames from any reader, in the formats of standard input, cut and fitted as in training.
+    /// A source of frames from any reader, in the formats of standard input, with the region and the fit of training.
     ///
     /// # Errors
     /// [`DeviceError::Unusable`] for raw frames without a size, and for a region of interest outside the frames.
@@ -189,17 +188,17 @@ impl Source {
         Ok(Self { slot, view_bytes, report, max_age: MAX_AGE, kind })
     }
 
-    /// True when frames come by themselves and not on request.
+    /// True when frames come without a request for each: folders, files, pipes and commands.
     pub fn has_own_timing(&self) -> bool {
         matches!(self.kind, CheckedKind::Producer(..))
     }
 
-    /// True unless all frames are known when the source is opened.
+    /// True for every source but an archive, whose frames are all read when it is opened.
     fn is_live(&self) -> bool {
         !matches!(self.kind, CheckedKind::Archive(_))
     }
 
-    /// Starts the source; `names` says whether it names its frames. With [`Capture::Source`] each frame of a producer is a sample, else its
+    /// Starts the source; its frames have names if `names` is true. With [`Capture::Source`] each frame of a producer is a sample, else the
     /// newest frame answers a capture.
     pub(crate) fn start(self, capture: Capture, names: bool) -> Result<RunningSource, DeviceError> {
         let kind = match self.kind {

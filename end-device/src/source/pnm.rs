@@ -7,7 +7,7 @@ use headwater_samples::roi::RawFormat;
 use super::preprocess::RawFrames;
 use super::raw_frame::{NextFrame, StreamFault, check_size, read_block};
 
-/// Most bytes up to the end of one word of a head, comments included.
+/// Largest number of bytes up to the end of one word of an image's header, comments included.
 const MAX_WORD_BYTES: u64 = 1024;
 
 /// The next image.
@@ -43,7 +43,7 @@ fn number(input: &mut impl BufRead) -> Result<u32, StreamFault> {
     })
 }
 
-/// The next word, without comments, and the one white space after it; `None` at the end of the stream.
+/// Reads the next word, without comments, and the one white space after it; `None` at the end of the stream.
 fn word(input: &mut impl BufRead) -> Result<Option<String>, StreamFault> {
     let (mut word, mut is_comment, mut found) = (String::new(), false, 0);
     for byte in input.by_ref().take(MAX_WORD_BYTES).bytes() {

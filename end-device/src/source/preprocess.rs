@@ -1,4 +1,4 @@
-//! From the bytes of a frame to the views of its slots, or to faults.
+//! Conversion of the bytes of a frame to the views of the slots, or to a fault.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::settings::{SourceSettings, SourceWord};
 pub(crate) struct Preprocessor {
     pub(crate) shape: Shape,
     pub(crate) framing: Framing,
-    /// Check of a camera; `None` for a recording.
+    /// Check of a camera; `None` for a recording, or if the check is off.
     pub(crate) camera: Option<CameraCheck>,
     pub(crate) report: SharedReport,
 }
@@ -36,7 +36,7 @@ pub(crate) struct RawFrames {
     pub(crate) format: RawFormat,
     /// Width and height in pixels.
     pub(crate) size: [u32; 2],
-    /// Name of the format for people.
+    /// Name of the format, for messages.
     pub(crate) kind: &'static str,
 }
 
@@ -49,8 +49,8 @@ impl SourceSettings {
         Framing { roi: self.roi.or(trained.roi), fit: self.fit.unwrap_or(trained.fit) }
     }
 
-    /// Difference of the views from those of training by the settings, in words. A region of a network that was trained on whole images is no
-    /// difference: the images may have been cut before.
+    /// Text about region and fit of the settings if they differ from training; `None` if they do not, and for an archive. A region in the
+    /// settings is no difference if the network was trained on whole images, since these may have been cut before.
     pub(crate) fn difference_from_training(&self, view: &Preprocessing, slot: Slot) -> Option<String> {
         let (trained, used) = (view.framing(slot), self.framing(view, slot));
         let is_other = used.fit != trained.fit || trained.roi.is_some() && used.roi != trained.roi;
@@ -62,14 +62,14 @@ impl SourceSettings {
     }
 }
 
-/// The view of each slot in a frame, which is decoded once.
+/// The view of each slot in a frame, or the fault. The frame is decoded once for all slots.
 pub(crate) fn views<'a>(
     frame: SourceFrame,
     slots: impl Iterator<Item = &'a Preprocessor> + Clone,
 ) -> Vec<Result<View, Missing>> {
     let (SourceFrame::File(bytes) | SourceFrame::Raw(bytes, _)) = &frame;
     let hash = if slots.clone().any(|slot| slot.camera.is_some()) { hash_of(bytes) } else { 0 };
-    // The hash is part of the check of a camera, not of the preparation.
+    // The counted time of the preparation begins after the hash, which belongs to the check of a camera.
     let begun = Instant::now();
     // The decoded frame borrows the file, so the file must outlive the match.
     let file;
@@ -106,8 +106,8 @@ impl Preprocessor {
         Self { shape, framing, camera: None, report: SharedReport::default() }
     }
 
-    /// The view in a frame whose bytes have this hash, unless the camera is frozen, dark or covered. `decoding` counts in the time that the
-    /// view takes.
+    /// The view in a frame whose bytes have this hash, or the fault of the frame or of a frozen, dark or covered camera. `decoding` is added
+    /// to the counted time of the preparation.
     fn view(
         &self,
         decoded: &Result<DecodedFrame<'_>, Missing>,

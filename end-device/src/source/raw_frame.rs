@@ -1,4 +1,4 @@
-//! A frame of raw pixels from a stream, whichever format says its size.
+//! Frames of raw pixels in a stream.
 
 use std::io::{self, Read};
 
@@ -6,16 +6,16 @@ use headwater_samples::image_codec::MAX_PIXELS;
 
 use super::preprocess::RawFrames;
 
-/// Why a stream of frames goes no further.
+/// Reason for which no further frame of a stream can be read.
 #[derive(Debug, PartialEq)]
 pub(super) enum StreamFault {
     /// The stream ends within a frame.
     Cut(String),
-    /// The stream cannot be read: what was expected and found.
+    /// The stream cannot be read. The text says what was expected and found.
     Unusable(String),
 }
 
-/// The next frame of a stream with its format; `None` at the end.
+/// The next frame of a stream with its format; `None` at the end of the stream.
 pub(super) type NextFrame = Result<Option<(Vec<u8>, RawFrames)>, StreamFault>;
 
 impl From<io::Error> for StreamFault {
@@ -36,7 +36,7 @@ pub(super) fn read_block(input: &mut impl Read, expected: usize) -> Result<Optio
     }
 }
 
-/// Checks the size of a frame before memory is taken.
+/// Checks the size of a frame before memory for the frame is allocated.
 pub(super) fn check_size([width, height]: [u32; 2]) -> Result<(), StreamFault> {
     if (1..=MAX_PIXELS).contains(&(u64::from(width) * u64::from(height))) {
         return Ok(());

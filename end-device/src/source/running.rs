@@ -1,4 +1,4 @@
-//! A running source, as the agent sees it: it gives the frame of a sample, or has events of its own.
+//! A running source: gives the frame of a sample on request, and events.
 
 use std::borrow::Cow;
 use std::future::pending;
@@ -16,24 +16,24 @@ use super::frame_channel::{FrameReceiver, NamedView, SharedProducer, TimedFrame}
 use super::http::{Snapshot, SnapshotRequests};
 use crate::report::SharedReport;
 
-/// Longest wait for the thread of a source that is ended.
+/// Longest wait until the thread of an ended source has finished.
 const THREAD_LIMIT: Duration = Duration::from_secs(3);
-/// Time between two looks whether the thread has ended.
+/// Time between two checks of whether the thread has finished.
 const THREAD_POLL: Duration = Duration::from_millis(10);
 
-/// A running source.
 pub(crate) struct RunningSource {
     pub(crate) kind: RunningKind,
     /// True after [`SourceEvent::Ended`].
     pub(crate) is_over: bool,
-    /// Whether frames are named.
+    /// True when frames have names.
     pub(crate) names: bool,
 }
 
 impl Drop for RunningSource {
     fn drop(&mut self) {
         if let RunningKind::Producer { frames: FrameReceiver::Each(each), .. } = &mut self.kind {
-            // The end of the producer ends its command, whose status the source's thread takes: the thread must not wait for room.
+            // The drop of the producer ends the command and waits until the source's thread takes the exit status. This thread must not wait for
+            // room in the channel meanwhile.
             each.close();
         }
     }
@@ -49,11 +49,11 @@ pub(crate) enum RunningKind {
     Snapshots(Box<SnapshotRequests>),
 }
 
-/// Event of a source.
 pub(crate) enum SourceEvent {
-    /// A frame: the requested one of a sample with the time of its capture in microseconds, or one that is itself a sample.
+    /// A frame. `capture` is the sample that requested it, with the time of the capture in microseconds since the device's start; `None` if
+    /// the frame itself is a sample.
     Frame { capture: Option<(SampleId, u64)>, frame: NamedView },
-    /// The source has ended; clean unless it broke off.
+    /// The source has ended; `is_clean` is false if the source broke off.
     Ended { is_clean: bool },
 }
 
@@ -71,8 +71,8 @@ impl RunningSource {
         let _ = timeout(THREAD_LIMIT, is_over).await;
     }
 
-    /// The frame of a sample that is captured now, and its name if frames are named. `None` for a snapshot, which comes later as an event;
-    /// for a missing or stale frame, which is counted; and for a producer that is over or whose frames are samples.
+    /// The frame of a sample that is captured now, and its name if frames have names. `None` for a snapshot, which comes later as an event;
+    /// for a missing, stale or frozen frame, which is counted; and for a producer that is over or whose frames are samples.
     #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "snapshots alone need the time"))]
     pub(crate) fn capture(
         &mut self,
@@ -100,10 +100,10 @@ impl RunningSource {
                     report.count_fault(FrameFault::STALE, detail);
                     return None;
                 }
-                // The check of a frozen camera has counted its frame.
+                // A frame without a view is that of a frozen camera, and is counted already.
                 view.clone().map(|NamedView { view, name }| (Frame::View(Cow::Owned(view)), name))
             }
-            // Frames that are samples themselves answer no other sample. A producer that is over answers none.
+            // Frames that are samples themselves answer no other sample, and a producer that is over answers no sample.
             RunningKind::Producer { .. } => None,
             #[cfg(feature = "http")]
             RunningKind::Snapshots(requests) => {

@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Time between two checks whether a command has ended.
+/// Time between two checks of whether a command has ended.
 pub(crate) const END_POLL: Duration = Duration::from_millis(20);
 /// Time after which a command that was asked to end is killed.
 const KILL_AFTER: Duration = Duration::from_secs(2);
 
-/// The running command of a source. The agent ends the command by it, since the source's thread may wait for the next frame.
+/// The running command of a source. The agent ends the command through this value, since the source's thread may wait for the next frame.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunningChild(Arc<Mutex<ChildState>>);
 
 #[derive(Debug, Default)]
 struct ChildState {
-    /// The process group; `None` once its end has begun.
+    /// Id of the process group; `None` before the start and once the group is being ended.
     group: Option<u32>,
     is_closed: bool,
 }
 
 impl RunningChild {
-    /// Starts a command that has a process group of its own, unless the device stops.
+    /// Starts a command that has a process group of its own; an error if the device stops.
     pub(crate) fn start(&self, command: &mut Command) -> io::Result<Child> {
         let mut state = self.0.lock();
         if state.is_closed {
@@ -36,14 +36,14 @@ impl RunningChild {
         Ok(child)
     }
 
-    /// Ends all processes of the command: asks them to, and kills them if one still runs after [`KILL_AFTER`].
+    /// Ends all processes of the command: sends SIGTERM, and SIGKILL if a process still runs after [`KILL_AFTER`].
     pub(crate) fn end(&self, mut child: Option<&mut Child>) {
         let Some(group) = self.0.lock().group.take() else { return };
         let until = Instant::now() + KILL_AFTER;
         let mut runs = signal("TERM", group);
         while runs && Instant::now() < until {
             thread::sleep(END_POLL);
-            // An ended process belongs to its group until its status is taken.
+            // An ended process belongs to the group until its exit status is taken.
             if let Some(child) = &mut child {
                 let _ = child.try_wait();
             }
@@ -54,12 +54,12 @@ impl RunningChild {
         }
     }
 
-    /// Whether the device stops, so that the command starts no more.
+    /// True once the device stops, so that the command is not started again.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.lock().is_closed
     }
 
-    /// Ends the command for good.
+    /// Ends the command, which is not started again.
     pub(crate) fn close(&self) {
         self.0.lock().is_closed = true;
         self.end(None);

@@ -1,11 +1,11 @@
-//! Frames in a stream: raw pixels, y4m, PPM and PGM, or JPEG, PNG and WebP files one after the other.
+//! Reads the frames of a stream: raw pixels, y4m, PPM and PGM, or JPEG, PNG and WebP files one after the other.
 //!
 //! | first bytes | the stream |
 //! | --- | --- |
 //! | `YUV4MPEG2 ` | y4m, which tells its size and rate |
 //! | `P5`, `P6` | PGM and PPM images, each with its size |
 //! | of a JPEG, PNG or WebP | such files |
-//! | others | refused, unless the settings say what they are |
+//! | others | refused, unless the settings name the format |
 
 use std::io::{BufReader, Cursor, ErrorKind, Read};
 use std::time::Duration;
@@ -22,10 +22,10 @@ use super::{MAX_FRAME_BYTES, pnm};
 use crate::error::DeviceError;
 use crate::settings::{CARRY_SIZE, StdinFormat, StdinSettings};
 
-/// Bytes by which the format of a stream is told.
+/// Number of first bytes that tell the format of a stream.
 const START_BYTES: usize = 10;
 
-/// Bytes that are read at once.
+/// Largest number of bytes that are read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Format that the first bytes of a stream tell.
@@ -36,7 +36,7 @@ enum Told {
     Files,
 }
 
-/// Format that these first bytes tell, and its name for people.
+/// Format that these first bytes tell, and the name of the format for messages; `None` for other bytes.
 fn told(start: &[u8]) -> Option<(Told, &'static str)> {
     match start {
         start if start.starts_with(y4m::START) => Some((Told::Y4m, "y4m")),
@@ -48,19 +48,19 @@ fn told(start: &[u8]) -> Option<(Told, &'static str)> {
     }
 }
 
-/// The frames of streams of one source.
+/// Name, format and rate of the streams of one source.
 pub(crate) struct FrameStream {
     /// Name of the source in faults.
     name: String,
     format: StdinFormat,
-    /// Format of raw frames; `None` where the stream tells it.
+    /// Format of raw frames; `None` if the stream tells its format.
     raw: Option<RawFrames>,
-    /// Time between two frames of a recording; `None`: frames are taken as they come.
+    /// Time between two frames of a recording; `None` if frames are taken as they come.
     period: Option<Duration>,
 }
 
 impl FrameStream {
-    /// Checks that raw frames have a size, and that the region of interest lies in them.
+    /// Checks that raw frames have a size, and that the region of interest lies in frames of this size.
     pub(crate) fn new(
         name: impl Into<String>,
         settings: StdinSettings,
@@ -87,7 +87,7 @@ impl FrameStream {
     /// Sends the frames of a stream until its end, or until the channel is closed.
     ///
     /// # Errors
-    /// Why the stream cannot be read.
+    /// The reason for which the stream cannot be read.
     pub(crate) fn send_all(&self, input: impl Read, frames: &FrameSender) -> Result<(), String> {
         let named = |reason: String| format!("{}: {reason}", self.name);
         self.send_known(input, Player::new(self, frames)).map_err(named)
@@ -134,7 +134,7 @@ impl FrameStream {
     }
 }
 
-/// Sends frames as they come, or those of a recording at its pace.
+/// Sends frames as they come, or the frames of a recording at its rate.
 struct Player<'a> {
     name: &'a str,
     frames: &'a FrameSender,
@@ -183,7 +183,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Counts the frame that a cut stream breaks off; refuses an unusable one.
+    /// Counts the last frame of a cut stream as a fault; returns the reason as an error for an unusable stream.
     fn stop(&mut self, fault: StreamFault) -> Result<(), String> {
         match fault {
             StreamFault::Cut(detail) => {
@@ -194,14 +194,14 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Sends a frame, or counts a missing one; false once no agent takes frames.
+    /// Sends a frame, or counts a missing frame; returns false once no agent takes frames.
     fn send(&mut self, frame: Result<SourceFrame, Missing>) -> bool {
         let frames = self.frames;
         self.pace.as_mut().is_none_or(|pace| pace.wait(frames)) && frames.send(self.name, "", frame)
     }
 }
 
-/// A source of one stream, which ends with it.
+/// A source of one stream; the source ends when the stream ends.
 pub(crate) struct OneStream<R> {
     pub(crate) input: R,
     pub(crate) stream: FrameStream,

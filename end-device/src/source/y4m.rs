@@ -19,20 +19,19 @@ use super::raw_frame::{NextFrame, StreamFault, check_size, read_block};
 /// First bytes of every y4m.
 pub(super) const START: &[u8] = b"YUV4MPEG2 ";
 
-/// Longest line that is read.
+/// Longest line that is read, in bytes.
 pub(super) const MAX_LINE_BYTES: u64 = 1024;
 
-/// Longest time between two frames that is believed.
+/// Longest time between two frames that is accepted.
 const MAX_PERIOD: Duration = Duration::from_secs(3600);
 
-/// An open y4m.
 #[derive(Debug, PartialEq)]
 pub(super) struct Y4m {
     size: [u32; 2],
-    /// Pixels across and down of one sample of colour; `None` for frames of luma alone.
+    /// Columns and rows of pixels that share one chroma sample; `None` for frames of luma alone.
     chroma: Option<[usize; 2]>,
     colours: Colours,
-    /// Time from frame to frame; `None` where the line does not tell it.
+    /// Time from frame to frame; `None` if the first line does not tell a rate.
     period: Option<Duration>,
 }
 
@@ -53,7 +52,7 @@ impl Y4m {
             }
         }
         check_size(size)?;
-        // ffmpeg writes grey frames in the full range, and says so in its later versions only.
+        // ffmpeg writes grey frames in the full range, but only later versions say so in the line.
         let (chroma, usual) = match colours {
             "420" | "420jpeg" | "420mpeg2" | "420paldv" => (Some([2, 2]), Colours::LIMITED),
             "422" => (Some([2, 1]), Colours::LIMITED),
@@ -69,7 +68,6 @@ impl Y4m {
         Ok(Self { size, chroma, colours: range.unwrap_or(usual), period })
     }
 
-    /// The next frame.
     pub(super) fn next(&self, input: &mut impl BufRead) -> NextFrame {
         let Some(line) = line(input)? else { return Ok(None) };
         if line.split_ascii_whitespace().next() != Some("FRAME") {
@@ -101,7 +99,7 @@ impl Y4m {
     }
 }
 
-/// Time from frame to frame of a video with these first bytes; `None` where they tell none.
+/// Time from frame to frame of a video with these first bytes; `None` if the bytes do not tell a rate.
 pub(super) fn period_told(mut start: &[u8]) -> Option<Duration> {
     if !start.starts_with(START) {
         return None;
@@ -133,10 +131,10 @@ fn period_of(rate: &str) -> Option<Duration> {
     (Duration::ZERO < period && period <= MAX_PERIOD).then_some(period)
 }
 
-/// A sample of colour without colour.
+/// Chroma sample of a grey pixel.
 const GREY: u8 = 128;
 
-/// Factors of BT.601, in 65,536ths.
+/// Factors of BT.601, in 65,536ths, and the level of black.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Colours {
     /// Luma of black.
@@ -206,7 +204,7 @@ mod tests {
 
     #[test]
     fn colours_of_both_ranges_become_those_of_bt_601() {
-        // Red, in the words of ffmpeg: luma 81, colours 90 and 240 of the limited range.
+        // Red as ffmpeg writes it: luma 81 and chroma 90 and 240 in the limited range.
         let red = [81, 81, 81, 81, 90, 240];
         let limited = frames(&video("W2 H2 F30:1 C420jpeg", &[&red])).unwrap();
         assert_eq!(limited, [([254, 0, 0].repeat(4), [2, 2])]);
@@ -219,7 +217,7 @@ mod tests {
 
     #[test]
     fn colours_belong_to_their_pixels_at_odd_sides_too() {
-        // Two samples of colour across three pixels, one row of them for two rows of pixels.
+        // Three pixels across have two chroma samples, and two rows of pixels share one row of chroma samples.
         let planes = [[16; 9].as_slice(), &[128, 240, 128, 128], &[128, 128, 128, 128]].concat();
         let (pixels, _) = frames(&video("W3 H3 C420", &[&planes])).unwrap().remove(0);
         let blue: Vec<_> = pixels.chunks(3).map(|pixel| pixel[2] > 100).collect();

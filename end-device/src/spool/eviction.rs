@@ -1,4 +1,5 @@
-//! Eviction: a spool over its bounds gives up its oldest segment, and forgets the lowest ids of given-up samples.
+//! Eviction: a spool with too many bytes gives up the samples of its oldest segment, and a spool with too many given-up samples forgets their
+//! lowest ids.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,12 @@ use super::segment::{self, Segment};
 use super::{Spool, SpoolEntry};
 use crate::give_up_reason::GiveUpReason;
 
-/// Smallest number of bytes charged for a sample. Its entry in memory takes a tenth of that, so memory is bounded as well.
+/// Smallest number of bytes that a sample counts as. The sample's entry in memory takes about a tenth of these bytes, so memory is bounded
+/// as well.
 pub(super) const MIN_BYTES: u64 = 512;
 
 impl Spool {
-    /// Evicts the oldest segments until a record fits; false if the record is larger than the whole spool.
+    /// Evicts the oldest segments until a record fits; returns false if the record with the header of a segment is larger than the whole spool.
     pub(super) fn make_space(&mut self, record: &Record<'_>) -> bool {
         let header =
             self.folder.as_ref().map_or(0, |folder| segment::header(self.network, &folder.owner).len());
@@ -26,7 +28,7 @@ impl Spool {
         true
     }
 
-    /// Evicts the oldest segments until the spool takes at most `max_bytes`.
+    /// Evicts the oldest segments until the samples of the spool count as at most `max_bytes`.
     pub(super) fn shrink_to(&mut self, max_bytes: u64) {
         let counted = |segment: &Segment| segment.bytes.max(u64::from(segment.records) * MIN_BYTES);
         let mut taken: u64 = self.segments.values().map(counted).sum();

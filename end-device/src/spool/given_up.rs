@@ -1,4 +1,4 @@
-//! File of the given-up samples that lie in no segment, so that the next start can still report them to the leader.
+//! File of the ids of given-up samples that lie in no segment, so that the next start can still report these samples to the leader.
 //!
 //! ```text
 //! 0          8             16      20            28      32
@@ -36,13 +36,13 @@ const MAGIC: &[u8; 8] = b"HWGIVEN2";
 /// Bytes of an id and its check sum in the file.
 const ID_BYTES: usize = 12;
 
-/// Largest number of given-up samples whose ids are kept; beyond it the lowest ids are forgotten.
+/// Largest number of given-up samples whose ids are kept; beyond this number the lowest ids are forgotten.
 pub(super) const MAX_GIVEN_UP: usize = 65_536;
 
-/// Number of ids in the file beyond which it is rewritten without the settled ones.
+/// Number of ids in the file beyond which the file is rewritten without the settled ids.
 const MAX_IDS: usize = 4 * MAX_GIVEN_UP;
 
-/// The file of ids; a spool in memory has none.
+/// The file of ids; `path` is `None` for a spool in memory.
 #[derive(Debug, Default)]
 pub(super) struct GivenUpIds {
     path: Option<PathBuf>,
@@ -62,7 +62,7 @@ impl GivenUpIds {
             Ok(bytes) if bytes.first_chunk().and_then(decoded).is_some() => {
                 return Err(other_format(&path, '1'));
             }
-            // A killed process may have left a part of the first bytes.
+            // A killed process may have written only a part of the first bytes.
             Ok(bytes) if MAGIC.starts_with(&bytes) => (Vec::new(), None),
             Ok(bytes) => {
                 let ids = bytes.strip_prefix(MAGIC);
@@ -84,7 +84,7 @@ impl GivenUpIds {
         Ok((Self { path: Some(path), ..Self::default() }, ids))
     }
 
-    /// Appends an id. True when the caller should rewrite the file.
+    /// Appends an id; returns true when the file is so long that the caller should rewrite it.
     pub(super) fn append(&mut self, sample: SampleId) -> bool {
         let appended = self.try_append(sample);
         self.log_failure(appended);
@@ -97,7 +97,7 @@ impl GivenUpIds {
         self.log_failure(written);
     }
 
-    /// Logs a failure, unless the write before failed too. Ids that cannot be written are lost at the end of the process.
+    /// Logs a failure, unless the previous write failed too. Ids that cannot be written are lost at the end of the process.
     fn log_failure(&mut self, done: io::Result<()>) {
         let has_failed = done.is_err();
         if let (Err(error), false) = (done, self.has_failed) {
@@ -112,8 +112,15 @@ impl GivenUpIds {
             Some(file) => self.file.insert(file),
             None => self.file.insert(OpenOptions::new().append(true).create(true).open(path)?),
         };
-        if file.metadata()?.len() == 0 {
-            file.write_all(MAGIC)?;
+        let length = file.metadata()?.len();
+        // A write that failed, or a killed process, may have left a part of the first bytes or of an id.
+        match length.checked_sub(MAGIC.len() as u64).map(|ids| ids % ID_BYTES as u64) {
+            None => {
+                file.set_len(0)?;
+                file.write_all(MAGIC)?;
+            }
+            Some(cut) if cut > 0 => file.set_len(length - cut)?,
+            Some(_) => {}
         }
         file.write_all(&encoded(sample))?;
         self.written += 1;
@@ -132,7 +139,7 @@ impl GivenUpIds {
     }
 }
 
-/// Reads the file; bytes beyond its largest length are ignored.
+/// Reads the file; bytes beyond the largest length of the file are ignored.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take((MAGIC.len() + (MAX_IDS + 1) * ID_BYTES) as u64).read_to_end(&mut bytes)?;
@@ -163,13 +170,28 @@ mod tests {
         open_counting(folder, 0)
     }
 
-    /// Opens the file, and checks how many damaged files are counted.
+    /// Opens the file, and checks the number of damaged files in the report.
     #[track_caller]
     fn open_counting(folder: &Path, damaged: u64) -> (GivenUpIds, Vec<SampleId>) {
         let report = SharedReport::default();
         let opened = GivenUpIds::open(folder, &report).unwrap();
         assert_eq!(report.lock().state_damaged, damaged);
         opened
+    }
+
+    #[test]
+    fn an_id_is_appended_behind_the_last_whole_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let (mut ids, _) = open(dir.path());
+        ids.append(SampleId(1));
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, [&whole[..], &whole[8..13]].concat()).unwrap();
+        ids.append(SampleId(2));
+        assert_eq!(open(dir.path()).1, [1, 2].map(SampleId));
+        fs::write(&path, &MAGIC[..3]).unwrap();
+        open(dir.path()).0.append(SampleId(3));
+        assert_eq!(open(dir.path()).1, [SampleId(3)]);
     }
 
     #[test]

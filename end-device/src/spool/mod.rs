@@ -7,9 +7,9 @@
 //! sample 3  --> given up          --> given_up       ids alone
 //! ```
 //!
-//! A segment names the device whose answers it holds (`owner.rs`). A new process reads the segments again (`recovery.rs`). A spool over its
-//! bound evicts its oldest segment (`eviction.rs`): it keeps the ids of the evicted samples, and reports them to the leader as given up.
-//! Times are microseconds since the device's start.
+//! A segment names the device whose answers it holds (`owner.rs`). A new process reads the segments again (`recovery.rs`). A spool with too
+//! many bytes evicts its oldest segment (`eviction.rs`): it keeps the ids of the evicted samples, and reports these to the leader as given
+//! up. Times are microseconds since the device's start.
 
 mod eviction;
 mod given_up;
@@ -45,7 +45,7 @@ use crate::timestamp::Timestamp;
 pub(crate) struct Spool {
     samples: BTreeMap<SampleId, SpoolEntry>,
     segments: BTreeMap<u32, Segment>,
-    /// The segment that is appended to.
+    /// Number of the segment to which records are appended; `None` if the next record begins a new segment.
     current: Option<u32>,
     last_number: u32,
     schedule: SendSchedule,
@@ -89,7 +89,7 @@ struct RecordPosition {
     offset: u32,
 }
 
-/// Length at which a segment takes no more records, in bytes.
+/// Length at which a segment takes no more records, in bytes; smaller in a spool with fewer bytes than [`SEGMENTS`] such segments.
 const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Smallest number of segments in a full spool. Eviction removes one segment at a time.
@@ -123,7 +123,8 @@ impl Spool {
         }
     }
 
-    /// Adds an answer. If it was sent in time on the present connection, it is sent late from `due_us` on; without `due_us`, at once.
+    /// Adds an answer, or gives it up if it cannot be stored. `due_us` is the time from which an answer that was sent in time on the present
+    /// connection is sent late; `None` for any other answer, which is due at once.
     pub(crate) fn put(&mut self, answer: &Answer, now: Timestamp, due_us: Option<u64>) {
         let sample = answer.sample;
         let record = &Record {
@@ -166,7 +167,8 @@ impl Spool {
         self.insert_given_up(sample, entry, reason, detail);
     }
 
-    /// Reads an answer, which is late. `None` if the spool lacks the sample, has only its id, or gives it up since it cannot be read.
+    /// Reads an answer, which is marked late. `None` if the spool lacks the sample or has only its id, or if the answer cannot be read and is
+    /// given up.
     pub(crate) fn read(&mut self, sample: SampleId, now: Timestamp) -> Option<Answer> {
         let SpoolEntry::Stored(position) = *self.samples.get(&sample)? else { return None };
         let unreadable = match self.segments.get(&position.segment).map(|found| found.read(position.offset)) {
@@ -191,7 +193,7 @@ impl Spool {
         None
     }
 
-    /// The lowest samples that are due, at most `max_due`.
+    /// The lowest ids of due samples, at most `max_due`.
     pub(crate) fn due(&mut self, now_us: u64, max_due: usize) -> Vec<SampleId> {
         self.schedule.due(self.samples.keys().copied(), now_us, max_due)
     }
@@ -203,7 +205,7 @@ impl Spool {
         }
     }
 
-    /// Removes the samples that the notice names as settled, whether or not the leader has the device's answer.
+    /// Removes the samples that the notice names as settled, also those for which the leader has no answer of this device.
     pub(crate) fn settle(&mut self, notice: &SettledNotice) {
         for (first, last) in notice.closed.iter().filter(|(first, last)| first <= last) {
             let settled: Vec<SampleId> =
@@ -220,12 +222,12 @@ impl Spool {
         self.schedule.disconnected();
     }
 
-    /// Number of samples, with the given-up ones.
+    /// Number of samples, given-up ones included.
     pub(crate) fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// The highest id of a spooled sample.
+    /// The highest id of a spooled sample, given-up ones included; `None` if the spool is empty.
     pub(crate) fn newest(&self) -> Option<SampleId> {
         self.samples.last_key_value().map(|(sample, _)| *sample)
     }
@@ -259,7 +261,7 @@ impl Spool {
         }
     }
 
-    /// The number of a segment that takes another record: the current one, or a new one if that is full.
+    /// The number of a segment that takes another record: the current segment, or a new one if there is none or it is full.
     fn appendable(&mut self) -> io::Result<u32> {
         if let Some(number) = self.current
             && let Some(segment) = self.segments.get_mut(&number)
@@ -338,7 +340,7 @@ fn remove_segment(segment: Segment) {
     }
 }
 
-/// Removes a file; a missing one is no error.
+/// Removes a file; a missing file is no error.
 fn remove_file(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,11 +1,10 @@
-//! The owner of a segment: the device whose answers it holds.
+//! The owner of a segment: the device whose answers the segment holds.
 
 use std::fmt;
 
 use headwater_protocol::{DeviceId, GroupId, SiteId, Slot};
 use serde::{Deserialize, Serialize};
 
-/// The device whose answers a segment holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
     pub(crate) site: SiteId,

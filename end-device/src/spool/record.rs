@@ -34,15 +34,14 @@ pub(crate) struct Record<'a> {
 pub(super) enum ParsedRecord<'a> {
     /// A record, and its length in bytes.
     Whole(Record<'a>, usize),
-    /// A record of this sample whose body was altered or cut, and its length in bytes; if cut, the length of what is left.
+    /// A record of this sample whose body was altered or cut, and the number of its bytes that are there.
     Altered(SampleId, usize),
-    /// Bytes that are no record, so that the start of the next one is unknown.
+    /// Bytes that are no record, so that the start of the next record is unknown.
     Unknown,
     /// No bytes.
     End,
 }
 
-/// An intact header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordHeader {
     sample: SampleId,
@@ -95,7 +94,7 @@ impl<'a> Record<'a> {
 }
 
 impl RecordHeader {
-    /// Parses a header; `None` when the bytes are no header.
+    /// Parses a header; `None` when the check sum does not match or the lengths contradict each other.
     pub(super) fn parse(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Self> {
         let (fields, crc) = bytes.split_at(RECORD_HEADER_BYTES - CRC_BYTES);
         if crc != crc32fast::hash(fields).to_le_bytes() {

@@ -18,8 +18,8 @@ use crate::report::SharedReport;
 use crate::state_folder::{Aside, is_disk_full, is_set_aside, other_format, set_aside};
 
 impl Spool {
-    /// Opens the spool of a folder; a missing folder is made. Recovered answers are sent late. From a cut or altered segment the readable
-    /// records are kept, and samples of which only the id is readable are given up. Answers of another network are given up. Segments of
+    /// Opens the spool of a folder; a missing folder is made. Recovered answers are sent late. The readable records of a cut or altered
+    /// segment are kept, and samples of which only the id is readable are given up. Answers of another network are given up. Segments of
     /// another device and files that cannot be read are set aside.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Spool {
                         file = %path.display(), offset = position.offset, bytes,
                         "a segment is cut or altered: these bytes are no samples and are ignored"
                     );
-                    // A killed process leaves less than a header, which is no damage.
+                    // Fewer bytes than a record's header are left by a killed process, and are no damage.
                     self.report.lock().state_damaged += u64::from(bytes >= RECORD_HEADER_BYTES);
                     self.report.count_given_up(GiveUpReason::UNREADABLE, "a part of a segment");
                     at += bytes;
@@ -121,7 +121,7 @@ impl Spool {
         if let Some(segment) = self.segments.get_mut(&position.segment) {
             segment.count(sample);
         }
-        // A later record of a sample replaces an earlier one.
+        // A later record of a sample replaces an earlier record.
         self.remove(sample);
         self.samples.insert(sample, SpoolEntry::Stored(position));
         if let Some(reason) = give_up {
@@ -130,7 +130,7 @@ impl Spool {
     }
 }
 
-/// Number of bytes before the next record; of all the bytes if there is no record.
+/// Number of bytes before the next record, or of all bytes if no record follows.
 fn unknown_bytes(records: &[u8]) -> usize {
     let is_record = |from: &usize| match Record::parse(&records[*from..]) {
         ParsedRecord::Whole(..) | ParsedRecord::Altered(..) => true,
@@ -147,13 +147,14 @@ pub(super) fn segment_path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:08}.{EXTENSION}"))
 }
 
-/// The segments of a folder in the order in which they were written. A missing folder is made; any other file is logged and left alone.
+/// The segments of a folder in the order in which they were written. A missing folder is made. Files that do not belong to the spool are
+/// logged and left alone.
 ///
 /// # Errors
 /// When the folder cannot be made or read.
 fn segments(folder: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
     match fs::create_dir_all(folder) {
-        // The first sample makes the folder when there is room again.
+        // The disk is full: the first sample makes the folder once there is room.
         Err(error) if is_disk_full(&error) => return Ok(Vec::new()),
         made => made?,
     }

@@ -1,4 +1,5 @@
-//! A segment: records one after the other, in a file or in memory. It is appended to, read by offset, and removed as a whole.
+//! A segment of the spool: records one after the other, in a file or in memory. Records are appended and read by their offset; a segment is
+//! removed as a whole.
 //!
 //! ```text
 //! 0          8              40      44      46             46 + n  50 + n
@@ -7,8 +8,8 @@
 //! +----------+--------------+-------+-------+--------------+-------+----------+ ...
 //! ```
 //!
-//! The digit in `HWSPOOL2` is the format. The network id names the network that gave the answers, and the owner is the device that gave
-//! them. A segment in memory has records alone. Nothing is synced to disk: a killed process loses nothing, a machine without power may.
+//! The digit in `HWSPOOL2` is the format. The network id names the network of the answers, and the owner is their device. A segment in memory
+//! has records alone. Nothing is synced to disk: a killed process loses no record, but a power failure may lose some.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -26,20 +27,20 @@ const MAGIC: &[u8; 7] = b"HWSPOOL";
 /// Digit of the format that is written and read.
 const FORMAT: u8 = b'0' + state_folder::FORMAT;
 
-/// Bytes of the header before the owner, which are the same in every format.
+/// Bytes of the header up to its first check sum. This part has the same layout in every format.
 const FIXED_BYTES: usize = 8 + 32 + 4;
 
-/// A part of the spool.
+/// A segment.
 #[derive(Debug)]
 pub(super) struct Segment {
     storage: Storage,
     /// Bytes of the header and of all records that were written whole.
     pub(super) bytes: u64,
-    /// Records that are still needed.
+    /// Number of records whose samples are still spooled.
     pub(super) live: u32,
-    /// Records that were ever written.
+    /// Number of records, those of removed samples included.
     pub(super) records: u32,
-    /// Lowest and highest id of the records.
+    /// Lowest and highest id of the records; `None` before the first record.
     pub(super) ids: Option<(SampleId, SampleId)>,
 }
 
@@ -58,7 +59,7 @@ enum Storage {
 #[expect(clippy::large_enum_variant, reason = "one at a time, taken apart at once")]
 pub(super) enum FoundSegment {
     Whole(EarlierSegment),
-    /// The process was killed before the header was whole.
+    /// The file ends within [`FIXED_BYTES`]: the process was killed while it wrote the header.
     Cut,
     /// A segment of the format with this digit.
     OtherFormat(char),
@@ -69,9 +70,8 @@ pub(super) enum FoundSegment {
 pub(super) struct EarlierSegment {
     pub(super) segment: Segment,
     pub(super) network: NetworkId,
-    /// The device whose answers the segment holds.
     pub(super) owner: Owner,
-    /// Bytes of the records of samples.
+    /// Bytes of all records.
     pub(super) records: Vec<u8>,
     /// Offset of the first record in the file.
     pub(super) first: usize,
@@ -105,7 +105,7 @@ impl Segment {
     /// Opens and reads a file of an earlier process, which is never appended to.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no segment.
+    /// When the file cannot be read, is larger than [`MAX_FILE_BYTES`], or is no segment.
     pub(super) fn open(path: &Path) -> io::Result<FoundSegment> {
         let found = fs::metadata(path)?.len();
         if found > MAX_FILE_BYTES {
@@ -144,7 +144,7 @@ impl Segment {
                 let mut bytes = Vec::new();
                 record.write(&mut bytes);
                 if let Err(error) = file.write_all(&bytes) {
-                    // If even this fails, the next start finds a torn record.
+                    // If the cut fails too, the next start finds a torn record.
                     let _ = file.set_len(self.bytes);
                     return Err(error);
                 }
@@ -157,7 +157,7 @@ impl Segment {
         Ok(offset as u32)
     }
 
-    /// Counts a record of the segment.
+    /// Counts a record in `live`, `records` and `ids`.
     pub(super) fn count(&mut self, sample: SampleId) {
         self.live += 1;
         self.records += 1;
@@ -165,7 +165,7 @@ impl Segment {
         self.ids = Some((lowest.min(sample), highest.max(sample)));
     }
 
-    /// Closes the segment: no more records are appended.
+    /// Closes the file: no more records are appended.
     pub(super) fn close(&mut self) {
         if let Storage::File { writer, .. } = &mut self.storage {
             *writer = None;
@@ -192,7 +192,7 @@ impl Segment {
         input.read_exact(&mut header)?;
         let mut bytes = header.to_vec();
         if let Some(header) = RecordHeader::parse(&header) {
-            // No header makes us read more bytes than were written.
+            // A wrong length in a header must not lead to a read of more bytes than were written.
             let rest = (header.rest_bytes() as u64).min(self.bytes);
             input.take(rest).read_to_end(&mut bytes)?;
         }
@@ -226,7 +226,7 @@ fn create_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Largest file that is read, in bytes: a segment with its last record is much smaller.
+/// Largest file that is read, in bytes. A segment is much smaller, also with a long last record.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The bytes in front of the first record of a file.
@@ -248,7 +248,8 @@ fn format_and_network(header: &[u8; FIXED_BYTES]) -> Option<(u8, NetworkId)> {
     is_whole.then(|| network.try_into().ok().map(|network| (*format, NetworkId(network)))).flatten()
 }
 
-/// Reads the owner at the start of these bytes. Also returns the bytes that the owner takes with its length and check sum.
+/// Reads the owner at the start of these bytes. Also returns the number of bytes of the owner, its length and its check sum. `None` if the
+/// owner is cut or altered.
 fn owner_of(bytes: &[u8]) -> Option<(Owner, usize)> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     let (owner, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;

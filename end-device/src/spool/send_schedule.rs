@@ -1,21 +1,21 @@
-//! Times at which spooled samples are sent: late, lowest ids first, repeated until settled, and a bounded number at once.
+//! Times at which spooled samples are sent late: the lowest ids first, again until they are settled, and a bounded number at once.
 
 use std::collections::BTreeMap;
 
 use headwater_protocol::SampleId;
 
-/// Largest number of late samples that are sent and not settled: one notice can name them all, and the leader is not flooded.
+/// Largest number of samples that are sent late and not yet settled, so that one notice can name them all and the leader is not flooded.
 pub(super) const MAX_OUTSTANDING: usize = 256;
 
 /// Time after which a sample that was sent late and is not settled is sent again.
 pub(super) const RESEND_US: u64 = 5_000_000;
 
-/// The spool's samples that wait. A sample in neither map is due.
+/// The spool's samples that are not due. A sample in neither map is due.
 #[derive(Debug, Default)]
 pub(super) struct SendSchedule {
-    /// Samples sent in time on the present connection, with the time at which they are due unless settled by then.
+    /// Samples sent in time on the present connection, each with the time at which it becomes due unless it is settled by then.
     in_time: BTreeMap<SampleId, u64>,
-    /// Samples sent late on the present connection, with the time of sending.
+    /// Samples sent late on the present connection, each with the time of sending.
     sent_late: BTreeMap<SampleId, u64>,
 }
 
@@ -31,7 +31,7 @@ impl SendSchedule {
         self.sent_late.insert(sample, now_us);
     }
 
-    /// Makes a sample that was sent late due again: its message has changed.
+    /// Makes a sample that was sent late due again, since its message has changed.
     pub(super) fn message_changed(&mut self, sample: SampleId) {
         self.sent_late.remove(&sample);
     }

@@ -41,7 +41,7 @@ fn in_memory(max_bytes: u64) -> Spool {
     Spool::in_memory(max_bytes, NETWORK, SharedReport::default())
 }
 
-/// Damaged files, and segments of other devices, that the spool counted.
+/// Numbers of damaged files and of segments of other devices that the spool counted.
 fn counted(spool: &Spool) -> (u64, u64) {
     let report = spool.report.lock();
     (report.state_damaged, report.segments_of_others)
@@ -67,7 +67,6 @@ fn put(spool: &mut Spool, sample: u64) {
     put_of(spool, sample, 40, None);
 }
 
-/// Puts a sample with this many bytes of features.
 fn put_of(spool: &mut Spool, sample: u64, features: usize, due_us: Option<u64>) {
     spool.put(&answer(sample, features), NOW, due_us);
 }
@@ -229,12 +228,12 @@ fn answers_of_another_network_are_given_up_and_their_segment_stays_until_they_ar
     assert_eq!(files(dir.path()), [""; 0]);
 }
 
-/// Offset of the first sample in a segment.
+/// Offset of the first record in a segment, in bytes.
 fn first_record() -> usize {
     header(NETWORK, &owner("cam-2")).len()
 }
 
-/// A folder with one segment of the samples 0, 1 and 2; also the path and the bytes of that segment.
+/// A folder with one segment of the samples 0, 1 and 2, and the path and the bytes of this segment.
 fn three() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
     let (dir, mut spool) = on_disk(MANY_BYTES);
     (0..3).for_each(|sample| put(&mut spool, sample));
@@ -429,7 +428,6 @@ fn a_sample_given_up_by_the_agent_is_due_again() {
     assert_eq!(given_up(&spool), [("refused", 2)]);
 }
 
-/// Event of a spool.
 #[derive(Clone, Debug)]
 enum Step {
     Put(u64, usize, bool),
@@ -453,12 +451,12 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Compares the spool with a plain map of the spooled samples to their bytes of features.
+    /// Compares the spool with a map from each spooled sample to the number of bytes of its features.
     #[test]
     fn nothing_is_lost_and_nothing_comes_back_before_a_restart(steps in vec(step(), 0..80)) {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = open(dir.path(), MANY_BYTES);
-        // Small segments, so that there are many.
+        // Small segments give many segments.
         spool.segment_bytes = 6000;
         let mut model: BTreeMap<u64, usize> = BTreeMap::new();
         for step in steps {

@@ -15,9 +15,10 @@ pub(super) const FILE: &str = "boot";
 /// File of the last session as a number.
 pub(super) const SESSION_FILE: &str = "session";
 
-/// The boot number of this start: one more than the last number in the folder or, without a folder, the seconds of the clock; both wrap
-/// after 65,535. If the last number is lost, or this one cannot be kept, the number is random: it hardly repeats an earlier one. A number
-/// that gives this network the session of the last start is skipped: messages of the two starts would look alike.
+/// The boot number of this start: one more than the number in the folder, 1 in a new folder, or the seconds of the clock without a folder.
+/// Numbers wrap after 65,535. The number is random if the number of the last start is lost or the disk is full: a random number hardly
+/// repeats an earlier one. A number that gives this network the session of the last start is skipped, since messages of the two starts
+/// would look alike.
 ///
 /// # Errors
 /// [`DeviceError::Unusable`] when the number cannot be read or written for another reason than damage or a full disk.

@@ -10,14 +10,14 @@ use tracing::{info, warn};
 use super::{StateFolder, line};
 use crate::error::DeviceError;
 
-/// File of the highest reserved sample id: no id above it was ever used.
+/// File of the highest reserved sample id. A higher id was used only if the file could not be written.
 pub(super) const FILE: &str = "sample";
 
-/// Ids reserved with one write: ten seconds of the clock.
+/// Number of ids reserved with one write: ten seconds of the clock in milliseconds.
 const RESERVED: u64 = 10_000;
 
-/// Gives ids in ascending order: the wall clock in milliseconds, or one more than the last id if the clock is not above that. With a state
-/// folder, ids grow over a restart even if the clock was set back meanwhile.
+/// Gives ids in ascending order: the wall clock in milliseconds, or one more than the last id if the clock is not above the last id. With a
+/// state folder, ids grow over a restart even if the clock was set back meanwhile.
 #[derive(Debug)]
 pub(crate) struct FrameIds {
     last: u64,
@@ -27,10 +27,10 @@ pub(crate) struct FrameIds {
 }
 
 impl FrameIds {
-    /// Continues after the last id reserved in the folder and the highest spooled one. If that id is lost, ids continue with the wall clock.
+    /// Continues after the reserved id in the folder and after the highest spooled id. Without both, ids begin with the wall clock.
     ///
     /// # Errors
-    /// [`DeviceError::Unusable`] for a file that this user may not read.
+    /// [`DeviceError::Unusable`] for a file that this user may not read, and for one of another format.
     pub(crate) fn open(folder: Option<&StateFolder>, spooled: Option<SampleId>) -> Result<Self, DeviceError> {
         let path = folder.map(|folder| folder.dir.join(FILE));
         let reserved =
@@ -39,7 +39,7 @@ impl FrameIds {
         Ok(Self { last, reserved, path, has_failed: false })
     }
 
-    /// The id of a frame that comes at `now`, the time since 1970: its milliseconds, or one more than the last id.
+    /// The id of a frame that comes at `now`, the time since 1970: the milliseconds of `now`, or one more than the last id if that is more.
     pub(crate) fn next(&mut self, now: Duration) -> SampleId {
         self.last = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).max(self.last.saturating_add(1));
         if self.last > self.reserved {

@@ -10,7 +10,8 @@
 //!   boot.damaged-1       a file that could not be read, for an operator (set_aside.rs)
 //! ```
 //!
-//! Every file says the format of the folder, which is 2. A file of another format is refused, so that its answers are not lost.
+//! Every file but `lock` names its format, which is 2. A device does not start with a file of another format, so that spooled answers are
+//! not lost.
 //!
 //! A damaged file never stops the device: the file is set aside, named in the log and counted.
 
@@ -39,7 +40,7 @@ pub(crate) const FORMAT: u8 = 2;
 /// File that is locked while a device uses the folder. The file contains the id of the device's process.
 const LOCK_FILE: &str = "lock";
 
-/// Longest text of a number in a file, and of a process id.
+/// Longest text of a number or a process id in a file, in bytes.
 const MAX_NUMBER_BYTES: u64 = 64;
 
 /// A state folder that no other running device uses.
@@ -51,7 +52,7 @@ pub(crate) struct StateFolder {
     is_new: bool,
 }
 
-/// Claim to a state folder; the claim ends when this value is dropped.
+/// Lock of a state folder, which ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct StateLock {
     /// `None` if the file system has no locks or no room for the file.
@@ -59,7 +60,7 @@ pub(crate) struct StateLock {
 }
 
 impl StateFolder {
-    /// Makes the folder if it is missing, and claims it for this device.
+    /// Makes the folder if it is missing, and locks it for this device.
     ///
     /// # Errors
     /// [`DeviceError::Unusable`] when the folder cannot be used, or another running device uses it.
@@ -116,7 +117,7 @@ impl StateLock {
             };
         match file.try_lock() {
             Ok(()) => {
-                // The id only names the process in the error of a second device, so a failure does not matter.
+                // The process id serves only the error text of a second device, so a failed write does not matter.
                 let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
                 Ok(Self { file: Some(file) })
             }
@@ -134,14 +135,14 @@ impl StateLock {
         }
     }
 
-    /// Ends the claim.
+    /// Ends the lock.
     pub(crate) fn release(&self) {
-        // If unlocking fails, the claim ends when the file is closed.
+        // If unlocking fails, the lock ends when the file is closed.
         let _ = self.file.as_ref().map(File::unlock);
     }
 }
 
-/// True when no earlier start left files in the folder. Other files may lie there, as on a new disk.
+/// True when no earlier start left files in the folder. Files of other programs do not count, such as `lost+found` on a new disk.
 fn is_new(dir: &Path) -> io::Result<bool> {
     for file in fs::read_dir(dir)? {
         let name = file?.file_name();

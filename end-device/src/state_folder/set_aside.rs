@@ -9,16 +9,16 @@ use tracing::warn;
 /// Reason for which a file is set aside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aside {
-    /// The part of the file's new name that tells the reason.
+    /// The part of the file's new name that names the reason.
     word: &'static str,
-    /// Largest number of files in a folder that are set aside for this reason; beyond it the oldest are removed.
+    /// Largest number of files in a folder that are set aside for this reason; beyond this number the oldest files are removed.
     max_files: usize,
 }
 
 impl Aside {
     /// The file cannot be read, or has other contents than were written.
     pub(crate) const DAMAGED: Self = Self { word: "damaged", max_files: 8 };
-    /// The file belongs to another device. 512 segments hold a spool of 128 MiB, twice the default.
+    /// The file belongs to another device. 512 segments of 256 KiB hold a spool of 128 MiB, twice the default size.
     pub(crate) const OTHER_DEVICE: Self = Self { word: "other", max_files: 512 };
 
     /// The number at the end of the name of a file that was set aside for this reason; `None` for any other name.
@@ -27,7 +27,7 @@ impl Aside {
     }
 }
 
-/// Renames a file to `<name>.damaged-<n>` or `<name>.other-<n>`, and logs it. A file that cannot be renamed is left where it is.
+/// Renames a file to `<name>.damaged-<n>` or `<name>.other-<n>`, with a line in the log. A file that cannot be renamed is left where it is.
 pub(crate) fn set_aside(path: &Path, aside: Aside, reason: &str) {
     match rename(path, aside) {
         Ok(kept_as) => {

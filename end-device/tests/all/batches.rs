@@ -15,10 +15,10 @@ use headwater_inference::testing::TinyNetwork;
 use headwater_link::testing::TcpProxy;
 use headwater_protocol::{BatchedAnswer, Body, HEADER_BYTES, Kind, MAX_BATCH_SAMPLES, PolicyId};
 
-/// A wait longer than a busy machine may stall: a batch is sent because it is full, or for another reason that the test gives.
+/// A wait longer than a busy machine may stall, so that a batch is sent only because it is full or for the reason that the test gives.
 const LONG_MS: u64 = 20_000;
 
-/// A device with this wait, under a policy that allows it.
+/// A device with this `batch_ms`, under a policy that allows so long a wait.
 fn batching(group: &str, batch_ms: u64) -> OpenedDevice {
     let mut config = config(group, 0);
     config.settings.batch_ms = batch_ms;
@@ -47,7 +47,7 @@ fn summary_of(sample: u64) -> &'static [u8] {
     SUMMARIES[sample as usize].get_or_init(|| scores_bytes(&expected(sample, 0)))
 }
 
-/// The answers in a message: sample id, and whether it came late. Checks each answer against the section's output.
+/// The answers in a message: the sample id, and true if the message is marked late. Checks each answer against the section's output.
 fn answers(received: &Received) -> Vec<(u64, bool)> {
     let message = received.message();
     let first = message.header.sample;

@@ -14,7 +14,7 @@ use crate::support::source::{
     ended, faults, leader_of, open, pipe, png, ppm, preprocessing, receives_summaries, slot, source, started,
 };
 
-/// A command of a shell in `dir`, where `frames` is a file of two PPM frames.
+/// A source with the shell command `line`, which runs in `dir`. The file `frames` in this folder has two PPM frames.
 fn command(dir: &Path, line: &str, end: CommandEnd) -> Source {
     std::fs::write(dir.join("frames"), [ppm(1), ppm(2)].concat()).unwrap();
     let run = format!("cd '{}'; {line}", dir.display());
@@ -23,8 +23,8 @@ fn command(dir: &Path, line: &str, end: CommandEnd) -> Source {
     open(&SourceSettings { kind, command, path: None, ..source("--source-path none") }).unwrap()
 }
 
-/// Whether the shell that wrote its number into the file `pid` lives. An ended one lives until the source's thread has taken its status, which it
-/// does once no process holds the output open any more.
+/// True while the shell that wrote its process id to the file `pid` exists. An ended shell exists until the source's thread takes its exit
+/// status, which happens once no process holds the output open any more.
 fn lives(dir: &Path) -> bool {
     let process = std::fs::read_to_string(dir.join("pid")).unwrap();
     let kill = format!("kill -0 {}", process.trim());
@@ -119,7 +119,7 @@ async fn a_command_that_ignores_its_end_is_killed_with_its_children() {
 async fn a_child_that_outlives_its_command_is_ended_and_delays_no_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut leader = leader_of("command-child").await;
-    // The child holds standard error alone.
+    // The child holds only standard error open.
     let source = command(dir.path(), "sleep 100000 > /dev/null & cat frames; exit 3", CommandEnd::Restart);
     let device = started("command-child", Capture::Source, source).await;
     receives_summaries(&mut leader, [1, 2, 1, 2]).await;
@@ -169,7 +169,7 @@ async fn a_size_with_a_stream_that_carries_its_own_is_refused_by_name() {
         assert!(waits.contains(&format!("found {name}: leave the size out")), "{waits}");
         assert_eq!(device.report().counts.source_frames, 0);
     }
-    // With a format the pixels may begin with anything.
+    // If the settings name the format, the pixels may begin with any bytes.
     let _leader = leader_of("size-told").await;
     let pixels = [b"P6 ".as_slice(), &[7; 8 * 8 * 3 - 3]].concat();
     let mut device =

@@ -71,7 +71,7 @@ async fn what_a_broker_kept_of_triggers_requests_and_commands_is_refused_by_name
     for topic in live.into_iter().chain([device_topic(DeviceTopic::Cmd), device_topic(DeviceTopic::Status)]) {
         leader.link.publish(topic, br#"{"sample": 1}"#.to_vec(), QoS::AtLeastOnce, true).unwrap();
     }
-    // The broker has kept all of them once it sends the last one.
+    // The broker has kept all of these messages once it sends the last one.
     leader.receives(&["status"]).await;
     let device = started(own).await;
     until(&device, |report| report.counts.faults.get("malformed") == Some(&3)).await;
@@ -234,7 +234,7 @@ async fn a_notice_with_ranges_frees_what_it_names_and_the_rest_is_sent_again_lat
     for sample in [1, 2, 3] {
         leader.gets(sample).await;
     }
-    // The leader never got sample 2.
+    // The notices say nothing of sample 2, as if the leader had never got its answer.
     leader.settles(&[(1, 1), (3, 3)], &[]);
     until(&device, |report| report.counts.kept_samples == 1).await;
     let mut notices = tokio::time::interval(std::time::Duration::from_millis(100));
@@ -399,7 +399,7 @@ async fn a_device_comes_back_after_its_broker_was_away() {
     leader.settles(&[(1, 1)], &[]);
     until(&device, |report| report.counts.kept_samples == 0).await;
     proxy.cut();
-    // Up, then down by the last will, then up again: the broker may publish the last two in either order.
+    // The broker may publish the last will (down) and the status of the new connection (up) in either order.
     let states = [leader.status().await.0, leader.status().await.0];
     assert!(states.contains(&DeviceState::Up) && states.contains(&DeviceState::Down), "{states:?}");
     until(&device, |report| report.counts.connected == 2).await;

@@ -1,4 +1,4 @@
-//! Snapshot URLs as a source: what a camera may answer, and how it is asked.
+//! Snapshot URLs as a source: the answers of cameras, and the requests to them.
 
 use headwater_end_device::{Capture, DeviceHandle, MAX_FRAME_BYTES, SourceSettings};
 use headwater_settings::Sources;
@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 use crate::support::source::{JPEG, faults, leader_of, loaded, open, png, receives_summaries, started};
 use crate::support::{Leader, until};
 
-/// Heads of the requests that a camera got.
+/// Headers of the requests that a camera got.
 type Heard = mpsc::UnboundedReceiver<String>;
 
 /// Reply of the camera to one request.
 pub(crate) enum CameraReply {
     Image(Vec<u8>),
     Status(&'static str, &'static str, Vec<u8>),
-    /// Names a length and sends less.
+    /// An answer whose body has fewer bytes than the header names.
     Short(Vec<u8>),
     /// The whole answer, header and body.
     Raw(Vec<u8>),
@@ -144,7 +144,7 @@ async fn replies_that_are_no_image_are_counted_by_kind_and_leave_the_slot_missin
     assert_eq!((report.counts.captured, report.counts.source_frames), (bad + 1, 1));
 }
 
-/// An answer with this head, whose lines are split by `|`, and an image.
+/// An answer with this header, whose lines are separated by `|`, and this body.
 fn raw(head: &str, body: &[u8]) -> CameraReply {
     CameraReply::Raw([head.replace('|', "\r\n").as_bytes(), b"\r\n\r\n", body].concat())
 }
@@ -168,7 +168,7 @@ async fn an_image_in_an_answer_is_a_frame_whatever_stands_around_it() {
         sloppy("Content-Encoding: none|Content-Type: text/plain"),
         sloppy("Content-Type: multipart/x-mixed-replace;boundary=b"),
         raw(&format!("HTTP/1.1 200 OK|{}", length(2)), &[b"\r\n", &png(0)[..]].concat()),
-        // A length that is too long, or none, and an answer without a header.
+        // Answers with a length that is too long, without a length, and without a header.
         raw(&format!("HTTP/1.1 200 OK|{}", length(2)), &png(0)),
         raw("HTTP/1.0 200 OK", &png(0)),
         CameraReply::Raw(png(0)),
@@ -178,7 +178,7 @@ async fn an_image_in_an_answer_is_a_frame_whatever_stands_around_it() {
             "HTTP/1.1 200 OK|Transfer-Encoding: chunked",
             &[&b"10\r\n"[..], &png(0)[..16], b"\r\n400;x=1\r\n", &png(0)[16..], &[0; 0x400]].concat(),
         ),
-        // In parts, the first of which is cut or broken; and parts without end.
+        // Multipart answers: the first parts are cut or broken, or the parts do not end.
         raw(multipart, &[part(&png(0)[..50]), part(&png(0)), b"--b--".to_vec()].concat()),
         raw(multipart, &[part(&JPEG[..892]), part(&broken_png()), part(&png(0))].concat()),
         raw(&format!("{multipart}|Content-Length: 99999999"), &part(&png(0)).repeat(3)),
@@ -227,7 +227,7 @@ async fn a_frozen_camera_gives_no_answers_and_says_so_in_its_status() {
     assert!(reason.contains("3 frames are equal"), "{reason}");
     assert_eq!(device.health().status()["source"]["frozen"], reason);
     assert!(device.report().counts.frozen);
-    // Away, back with the same frame, and alive.
+    // The camera is away, comes back with the same frame, and then gives another frame.
     for sample in 4..=13 {
         leader.triggers(sample);
         until(&device, |report| report.counts.frame_faults.get("status") == Some(&(sample - 3))).await;
@@ -256,7 +256,7 @@ async fn a_camera_that_asks_for_digest_authentication_gets_it() {
         leader.triggers(sample);
         assert_eq!(receives_summaries(&mut leader, [7]).await, [sample]);
     }
-    // The same nonce is refused: the password is wrong now, and there is no second request.
+    // The camera refuses a request with its present nonce, so the password is wrong now: there is no second request.
     leader.triggers(4);
     until(&device, |report| report.counts.frame_faults.get("status") == Some(&1)).await;
     for sent in [
@@ -278,7 +278,7 @@ async fn a_camera_that_hangs_or_is_away_costs_a_sample_and_not_the_device() {
     let (url, _heard) = camera(std::iter::once(CameraReply::Nothing).chain(images).collect()).await;
     let mut leader = leader_of("hangs").await;
     let device = started("hangs", Capture::Trigger, open(&http(&url, 3_000)).unwrap()).await;
-    // A slow moment of the machine may cost more samples than the first.
+    // On a busy machine more samples than the first may run into the timeout.
     let mut sample = 0;
     while device.report().counts.source_frames == 0 {
         sample += 1;
@@ -292,7 +292,7 @@ async fn a_camera_that_hangs_or_is_away_costs_a_sample_and_not_the_device() {
     assert!(faults(&device, "timeout") > 0);
     assert_eq!(receives_summaries(&mut leader, [2]).await, [sample]);
 
-    // A socket that does not listen keeps its port.
+    // The socket keeps its port but does not listen, so that a connection is refused.
     let silent = TcpSocket::new_v4().unwrap();
     silent.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());

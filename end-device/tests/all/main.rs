@@ -1,4 +1,4 @@
-//! The device from outside: the library with real sources and a real broker, and the program.
+//! Tests of the device from outside: of the library with real sources and a real broker, and of the program.
 
 mod batches;
 mod commands;

@@ -45,7 +45,7 @@ fn has_ffmpeg() -> bool {
     is_there
 }
 
-/// A video made of images by ffmpeg itself.
+/// A video that ffmpeg makes of [`FRAMES`] images.
 fn video(dir: &Path) -> std::path::PathBuf {
     for at in 0..FRAMES {
         let shape = Shape::rgb(48, 64);
@@ -141,7 +141,7 @@ fn recipe(heading: &str) -> (Vec<&'static str>, Vec<&'static str>) {
     (ffmpeg, of_source.flatten().copied().collect())
 }
 
-/// The arguments with others in place of those in `replaced`.
+/// The arguments with `others` in place of `replaced`.
 fn replaced<'a>(arguments: &[&'a str], replaced: &[&str], others: &[&'a str]) -> Vec<&'a str> {
     let at = arguments.windows(replaced.len()).position(|window| window == replaced).expect("in the recipe");
     [&arguments[..at], others, &arguments[at + replaced.len()..]].concat()
@@ -162,7 +162,7 @@ async fn five_frames(group: &str, ffmpeg: &[&str], flags: &[&str]) {
     assert!(report["source_frames"].as_u64().unwrap() >= 5, "{report}");
 }
 
-/// The recipe for RTSP, from ffmpeg to ffmpeg: the one of the recipe listens, and another one is the camera.
+/// The recipe for RTSP between two processes of ffmpeg: the ffmpeg of the recipe listens, and a second one is the camera.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn the_recipe_for_rtsp_gives_frames() {
@@ -184,7 +184,7 @@ async fn the_recipe_for_rtsp_gives_frames() {
     let is_over = Arc::new(AtomicBool::new(false));
     let camera = std::thread::spawn({
         let (is_over, url) = (Arc::clone(&is_over), url.clone());
-        // The camera is refused until the other ffmpeg listens.
+        // The camera is refused until the ffmpeg of the recipe listens.
         move || {
             while !is_over.load(Ordering::Relaxed) {
                 let mut camera = Command::new("ffmpeg");
@@ -219,7 +219,7 @@ async fn an_ffmpeg_that_dies_ends_the_device_cleanly() {
     let dir = tempfile::tempdir().unwrap();
     let video = video(dir.path());
     let mut leader = Leader::of("ffmpeg-dies").await;
-    // Played at the speed of the video, in an endless loop.
+    // ffmpeg plays the video at the rate of the video, in an endless loop.
     let to = ["-vf", "scale=8:8", "-f", "rawvideo", "-pix_fmt", "rgb24"];
     let mut source = ffmpeg(&["-re", "-stream_loop", "-1"], &video, &to);
     let pipe = source.stdout.take().unwrap();

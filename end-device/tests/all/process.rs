@@ -10,7 +10,7 @@ use headwater_protocol::Kind;
 /// Longest time from the start of the process to its first answer.
 const FIRST_ANSWER: Duration = Duration::from_millis(300);
 
-/// Largest resident memory of an agent that has answered.
+/// Largest resident memory of an agent that has answered, in KiB.
 #[cfg(target_os = "linux")]
 const RESIDENT_KIB: u64 = 40 * 1024;
 
@@ -97,7 +97,7 @@ async fn the_report_is_printed_at_the_end() {
 #[ignore = "timing: needs an idle machine"]
 async fn the_first_answer_comes_soon() {
     let mut soonest = Duration::MAX;
-    // The best of three attempts: other work on the machine only adds time.
+    // The shortest time of three attempts counts, since other work on the machine only adds time.
     for attempt in 0..3 {
         let (time, child, _leader) = first_answer(&format!("first-{attempt}")).await;
         soonest = soonest.min(time);

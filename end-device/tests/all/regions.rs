@@ -74,7 +74,7 @@ async fn halves(group: &str, camera: &SourceSettings) -> Vec<DeviceHandle> {
     devices
 }
 
-/// A command that gives one frame, and writes its process id whenever it starts.
+/// A command that gives one frame, and appends its process id to the file `starts` at each start.
 fn command(dir: &Path) -> String {
     std::fs::write(dir.join("frame.png"), frame(1)).unwrap();
     format!("cd '{}'; echo $$ >> starts; cat frame.png; exec sleep 100000", dir.display())
@@ -84,7 +84,7 @@ fn starts(dir: &Path) -> usize {
     std::fs::read_to_string(dir.join("starts")).unwrap().lines().count()
 }
 
-/// Whether the command's process is there.
+/// True while the process of the command's latest start exists.
 fn runs(dir: &Path) -> bool {
     let ids = std::fs::read_to_string(dir.join("starts")).unwrap();
     let signal =
@@ -134,7 +134,7 @@ async fn two_regions_of_a_snapshot_url_share_one_request_for_each_capture() {
     assert!(heard.try_recv().is_err(), "a third request");
 }
 
-/// A settings file of two devices; `first` are keys of the first one's table.
+/// A settings file of two devices; `first` has keys of the first device's table.
 fn settings(dir: &Path, group: &str, source: &str, first: &str) -> std::path::PathBuf {
     let (file, network) = (dir.join("device.toml"), dir.join("tiny.hwb"));
     std::fs::write(&network, support::network().bundle()).unwrap();
@@ -152,7 +152,7 @@ fn settings(dir: &Path, group: &str, source: &str, first: &str) -> std::path::Pa
 
 fn device(settings: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater-device"));
-    // A sample that one device alone captured is not answered a second time, late.
+    // With a long `keep_ms` no sample is answered a second time, late.
     command
         .args(["--json", "--keep-ms", "600000", "--config"])
         .arg(settings)
@@ -235,7 +235,7 @@ async fn check_live_asks_the_admin_port_of_every_device() {
     };
     let output = check().await.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    // The last table is that of the device on the right.
+    // The last table of the file is that of the device `right`.
     let text = std::fs::read_to_string(&file).unwrap() + &format!("admin.listen = \"{silent_address}\"\n");
     std::fs::write(&file, text).unwrap();
     std::thread::spawn(move || silent.accept().map(drop));

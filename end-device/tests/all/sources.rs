@@ -66,7 +66,7 @@ async fn a_frame_that_is_too_old_is_not_used_and_counted() {
     let leader = leader_of("stale").await;
     let device = started("stale", Capture::Trigger, open(&settings).unwrap()).await;
     until(&device, |report| report.counts.source_frames == 1).await;
-    // A fast device sends some samples while the frame is young. Each is settled before the next, since those on their way are not sent yet.
+    // A fast device answers some samples while the frame is young. Each sample is answered or counted as stale before the next trigger.
     let mut sample = 0;
     while faults(&device, "stale") == 0 {
         sample += 1;
@@ -95,7 +95,7 @@ async fn a_frozen_camera_that_goes_away_is_stale_and_frozen_again_when_it_comes_
     until(&device, |report| report.counts.source_frames == 1).await;
     write("2.png", 1);
     assert!(leader.frozen().await.is_some());
-    // A fast device captures some samples while the frozen frame is young: they count nowhere else.
+    // A fast device captures some samples while the frozen frame is young: they are neither answered nor counted as stale.
     let mut sample = 0;
     while faults(&device, "stale") < 10 {
         sample += 1;
@@ -136,7 +136,7 @@ async fn a_watched_folder_gives_each_new_file_once_and_whole() {
     file.write_all(&whole[whole.len() / 2..]).unwrap();
     receives_summaries(&mut leader, [2]).await;
 
-    // The same name again, and in a new folder.
+    // A file of the same name, in the same folder and then in a new one.
     std::fs::write(path("2.png"), png(3)).unwrap();
     receives_summaries(&mut leader, [3]).await;
     std::fs::create_dir_all(path("2026-11-25/10")).unwrap();
@@ -204,7 +204,7 @@ async fn a_device_that_followed_a_wrong_trigger_is_put_back_by_the_leader_s_acco
     until(&device, |report| report.counts.backwards == 1).await;
     assert!(refused(), "until the device is put back");
     leader.settles(&[(1, 4)], &[]);
-    // The wrong trigger waits for a second one near it, and the next right one ends that.
+    // The wrong trigger waits for a second trigger near it, until the next right trigger comes.
     until(&device, |report| report.counts.trigger_waits).await;
     assert!(!refused());
     leader.gets(6).await;
@@ -224,7 +224,7 @@ async fn a_region_outside_the_frames_is_refused_with_their_size() {
         let error = open(&SourceSettings { roi, ..settings }).err().expect("a refusal").to_string();
         assert!(error.contains("8x8") && error.contains("4,4,5,4"), "{error}");
     }
-    // A watched folder knows the size of a frame only when it comes.
+    // The size of a frame in a watched folder is known only when the frame comes.
     let leader = leader_of("roi").await;
     let settings = SourceSettings { roi, ..watch(dir.path(), "take") };
     let device = started("roi", Capture::Trigger, open(&settings).unwrap()).await;

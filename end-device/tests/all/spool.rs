@@ -65,7 +65,7 @@ impl DeviceSetup {
     }
 }
 
-/// Receives and settles samples until `is_all` holds for `received`, in which it notes for each sample whether it came late.
+/// Receives and settles samples until `is_all` holds for `received`, which has each received sample, with true if it came late.
 async fn receives_and_settles(
     leader: &mut Leader,
     received: &mut BTreeMap<u64, bool>,
@@ -181,7 +181,7 @@ async fn without_a_leader_samples_are_sent_late_after_their_time() {
     let device = setup.restart(bundle()).await;
     setup.leader.triggers(1);
     setup.leader.triggers(2);
-    // On a busy machine the first sample may come late before the second one comes at all, or late twice.
+    // On a busy machine the first sample may come late, even twice, before the second sample comes.
     let mut came: BTreeMap<u64, Vec<bool>> = BTreeMap::new();
     while came.len() < 2 || came.values().any(|times| times.len() < 2) {
         let answer = setup.leader.answer().await;
@@ -320,7 +320,7 @@ async fn without_a_spool_samples_that_cannot_be_sent_are_dropped_and_counted() {
     until(&device, |report| report.counts.dropped.get("away").is_some_and(|count| *count >= 3)).await;
     assert!(!Path::exists(&setup.state.path().join("spool")));
     setup.proxy.open();
-    // The leader learns of each sample: of those that could not be sent, that they are given up.
+    // The leader learns of each sample: a sample that could not be sent is reported as given up.
     let (mut gone, mut in_time) = (BTreeSet::new(), 0);
     while gone.len() < 3 || in_time == 0 {
         let answer = setup.leader.answer().await;

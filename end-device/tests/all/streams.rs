@@ -1,4 +1,4 @@
-//! Pipes and video files as sources: which frames become samples, and their ids.
+//! Pipes and video files as sources: the frames that become samples, and their ids.
 
 use std::io::{Cursor, Write};
 
@@ -61,7 +61,7 @@ async fn an_image_without_its_end_takes_no_other_with_it() {
         ([JPEG, JPEG, JPEG, half], 3, 1),
         ([unended, JPEG, unended, JPEG], 4, 0),
         ([unended; 4], 4, 0),
-        // In the head of the image, behind its application data.
+        // The cuts are in the header of the image, after its application data.
         ([&JPEG[..21], JPEG, &JPEG[..160], JPEG], 2, 2),
     ] {
         let pipe = pipe(Cursor::new(stream.concat()), StdinFormat::Mjpeg);

@@ -1,4 +1,4 @@
-//! What became of a message that the broker has to acknowledge.
+//! Outcome of a message at `QoS` 1, which the broker has to acknowledge.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ pub struct Acknowledgement {
     known: Delivery,
 }
 
-/// What became of a message.
+/// Outcome of a message at `QoS` 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// No answer yet.
@@ -27,7 +27,7 @@ pub enum Delivery {
     Refused {
         /// Reason, for people.
         reason: String,
-        /// Whether the broker's access rules do not allow the message.
+        /// True when the broker's access rules do not allow the message.
         needs_rights: bool,
     },
     /// The connection ended before an answer: the broker may have the message.
@@ -60,12 +60,12 @@ impl Acknowledgement {
 }
 
 impl Delivery {
-    /// What became of a message, once its PUBACK has come or the connection has ended.
+    /// Waits until the broker has answered a message or the connection has ended.
     pub(crate) async fn of(notice: PublishNotice, seen: &Mutex<Seen>) -> Self {
         let code = match notice.wait_completion_async().await {
             Ok(()) => return Self::Acknowledged,
             Err(PublishNoticeError::V5PubAck(code)) => code as u8,
-            // A broker that takes the message for one at QoS 2.
+            // PUBREC belongs to QoS 2; a broker may still send it for a message at QoS 1.
             Err(PublishNoticeError::V5PubRec(code)) => code as u8,
             Err(PublishNoticeError::RetainNotSupported) => 0x9a,
             Err(_) => return Self::Lost,
@@ -73,10 +73,10 @@ impl Delivery {
         Self::of_code(seen.lock().refusal(code))
     }
 
-    /// The refusal behind a reason code of PUBACK or PUBREC (MQTT 5, section 2.4), also one that MQTT 5 does not list for these packets.
+    /// The outcome for a reason code of PUBACK or PUBREC (MQTT 5, section 2.4). Every code from 0x80 on is a refusal, listed or not.
     fn of_code(code: u8) -> Self {
         let (name, reason) = match code {
-            // Success is no refusal; the client library gives no error for it.
+            // Codes below 0x80 are successes; the client library returns no error for them.
             0x00..0x80 => return Self::Acknowledged,
             0x80 => ("UnspecifiedError", "it does not say why"),
             0x83 => ("ImplementationSpecificError", "it does not say why"),

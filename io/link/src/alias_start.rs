@@ -1,10 +1,10 @@
-//! When topics begin to take aliases on a connection.
+//! Start of topic aliases on a connection, after the retained messages.
 //!
 //! A topic with an alias costs its name once on a connection, and three bytes in each later message. A broker may allow few aliases, and
 //! topics take them in the order of their first messages. The retained messages come first, once on a connection, so they take none.
 //!
 //! ```text
-//! CONNACK ── retained messages, no alias ──> first message of a topic: name and alias ──> further ones: alias alone
+//! CONNACK ── retained messages, no alias ──> first message of a topic: name and alias ──> later messages: alias alone
 //! ```
 
 /// Number of aliases that the present connection allows, held back until the retained messages are written.
@@ -17,7 +17,7 @@ pub(crate) struct AliasStart {
 }
 
 impl AliasStart {
-    /// Notes an accepted connection. Returns the largest alias for now.
+    /// Notes an accepted connection. Returns the largest alias that may be used now; 0 for none.
     pub(crate) fn accepted(&mut self, max: u16, retained: usize) -> u16 {
         *self = Self { max, retained_left: retained };
         if retained == 0 { max } else { 0 }

@@ -1,12 +1,12 @@
-//! Waits between attempts to connect: doubled each time, capped, and random so that clients do not connect in step.
+//! Waits between attempts to connect: doubled each time, capped, and random so that clients do not all connect at once.
 
 use std::time::Duration;
 
-/// Wait before the second attempt.
+/// Longest wait before the second attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// Lifetime above which a connection resets the waits: a broker that accepts connections and drops them at once resets nothing.
+/// Shortest lifetime of a connection that resets the waits. A broker that accepts connections and drops them at once resets nothing.
 const HEALTHY: Duration = Duration::from_secs(1);
 
 /// Waits of one series of failures.
@@ -27,7 +27,7 @@ impl Backoff {
         }
     }
 
-    /// The next wait: between half and all of the current step, as the random number says. The step doubles, up to `MAX_WAIT`.
+    /// Returns a wait between half of the current step and the whole step, chosen by `random`. The step then doubles, up to `MAX_WAIT`.
     pub(crate) fn next_wait(&mut self, random: u64) -> Duration {
         let step = self.wait;
         self.wait = (step * 2).min(MAX_WAIT);

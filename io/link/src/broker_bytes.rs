@@ -1,8 +1,8 @@
 //! The broker's bytes on their way to the MQTT library.
 //!
-//! The library ends the connection when a reason code is not one that MQTT 5 lists for its packet, and brokers send such codes: Mosquitto
-//! answers a PUBLISH beyond its `message_size_limit` with PUBACK 0x95. Such a code is replaced by one that the library knows, and kept as
-//! it came. The first bytes are kept too: they tell another protocol, or an earlier MQTT.
+//! The library ends the connection at a reason code that MQTT 5 does not list for the packet, but brokers send such codes: Mosquitto
+//! answers a PUBLISH beyond its `message_size_limit` with PUBACK 0x95. [`BrokerBytes`] replaces each such code by a code that the library
+//! knows. [`Seen`] keeps the original code, and the first bytes of the connection, which show another protocol or an earlier MQTT.
 
 use std::fmt;
 use std::io;
@@ -23,24 +23,25 @@ const UNSPECIFIED: u8 = 0x80;
 /// Facts of the latest connection, as far as a failure or a refusal needs them.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Whether the connection was opened, with TLS where the address asks for it.
+    /// True once the connection is open, with TLS where the address asks for TLS.
     pub(crate) is_open: bool,
     /// The first bytes; empty before they come.
     pub(crate) first: Vec<u8>,
-    /// Code of the latest message that was refused as unspecified or by a code that was replaced; 0 for none. A broker that gives two such
-    /// codes at a time may have them mixed up.
+    /// Original code of the latest PUBACK or PUBREC that refused a message with 0x80 or with a replaced code; 0 for none. When two such
+    /// packets arrive at a time, both messages may be reported with the later code.
     refusal: u8,
-    /// Code that was replaced in a CONNACK, SUBACK or DISCONNECT.
+    /// Latest code that was replaced in a CONNACK, SUBACK or DISCONNECT; `None` for none.
     pub(crate) replaced: Option<u8>,
     /// The broker's certificate; `None` without TLS.
     pub(crate) certificate: Option<Certificate>,
 }
 
 impl Seen {
-    /// Reads or replaces one byte of a packet with codes; returns where its codes begin, or [`usize::MAX`] after the last one.
+    /// Reads or replaces the byte at position `at` in the body of a packet. Returns the position at which the codes begin, or [`usize::MAX`]
+    /// when no code follows.
     fn byte_of_body(&mut self, (kind, at, codes_at): (u8, usize, usize), byte: &mut u8) -> usize {
         if kind == SUBACK && at == 2 {
-            // The length of the properties, which brokers leave empty or below 128 bytes; otherwise the library reads the codes as they are.
+            // The byte is the length of the properties. A length from 128 on takes more bytes; the codes are then left as they are.
             return if *byte < UNSPECIFIED { 3 + usize::from(*byte) } else { usize::MAX };
         }
         if at < codes_at {
@@ -60,13 +61,13 @@ impl Seen {
         if kind == SUBACK { codes_at } else { usize::MAX }
     }
 
-    /// The code behind the refusal of a message with the code that the library gives.
+    /// Returns the broker's code for a refused message; `code` is the code that the library reports.
     pub(crate) fn refusal(&self, code: u8) -> u8 {
         if code == UNSPECIFIED { self.refusal.max(UNSPECIFIED) } else { code }
     }
 }
 
-/// Name of a code; of a replaced one, which the library reads as unspecified, the number.
+/// Name of a code. If the library reads the code as unspecified and `replaced` holds the broker's code, the text has the number of that code.
 pub(crate) fn code_name(code: impl fmt::Debug, replaced: Option<u8>) -> String {
     let name = format!("{code:?}");
     match replaced.filter(|_| name.starts_with("Unspecified")) {
@@ -75,7 +76,7 @@ pub(crate) fn code_name(code: impl fmt::Debug, replaced: Option<u8>) -> String {
     }
 }
 
-/// A connection whose incoming packets have only reason codes that the library knows.
+/// A connection that replaces reason codes of incoming packets that the library does not know.
 #[derive(Debug)]
 pub(crate) struct BrokerBytes<S> {
     stream: S,
@@ -83,7 +84,7 @@ pub(crate) struct BrokerBytes<S> {
     packet: Packet,
 }
 
-/// Progress in a packet: its first byte, the bytes of its length so far, or the position in its body.
+/// Progress in a packet: before the first byte, in the bytes of the length, or in the body.
 #[derive(Clone, Copy, Debug)]
 enum Packet {
     Begins,
@@ -92,7 +93,7 @@ enum Packet {
 }
 
 impl<S> BrokerBytes<S> {
-    /// Begins the connection that `seen` describes from now on.
+    /// Wraps an open connection, and notes in `seen` that the connection is open.
     pub(crate) fn new(stream: S, seen: Arc<Mutex<Seen>>) -> Self {
         seen.lock().is_open = true;
         Self { stream, seen, packet: Packet::Begins }
@@ -115,7 +116,7 @@ impl<S> BrokerBytes<S> {
                         false => Packet::body(kind, length),
                     }
                 }
-                // A packet without codes, or the rest of one.
+                // A body without codes, or the rest of a body after the codes.
                 Packet::Body { kind, at, length, codes_at: usize::MAX } => {
                     taken = (length - at).min(bytes.len() - read);
                     Packet::body_at(kind, at + taken, length, usize::MAX)
@@ -135,7 +136,7 @@ impl Packet {
         let codes_at = match kind {
             CONNACK => 1,
             PUBACK | PUBREC => 2,
-            // Set by the length of the properties.
+            // `byte_of_body` finds the position after the length of the properties.
             SUBACK => usize::MAX - 1,
             DISCONNECT => 0,
             _ => usize::MAX,
@@ -154,7 +155,7 @@ const PUBREC: u8 = 5;
 const SUBACK: u8 = 9;
 const DISCONNECT: u8 = 14;
 
-/// Codes of a kind of packet that the library reads. They are those of MQTT 5, sections 3.2.2.2, 3.4.2.1, 3.5.2.1, 3.9.3 and 3.14.2.1.
+/// Reason codes that the library reads in a kind of packet, as listed in MQTT 5, sections 3.2.2.2, 3.4.2.1, 3.5.2.1, 3.9.3 and 3.14.2.1.
 fn known(kind: u8) -> &'static [u8] {
     match kind {
         CONNACK => &[
@@ -210,7 +211,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BrokerBytes<S> {
 mod tests {
     use super::*;
 
-    /// The bytes as the library sees them when they come in pieces of each size.
+    /// Returns the bytes as the library reads them, which must be the same for pieces of every size.
     fn passed(bytes: &[u8]) -> (Vec<u8>, Seen) {
         let mut results = Vec::new();
         for piece in 1..=bytes.len() {
@@ -238,7 +239,7 @@ mod tests {
             0x80,
             "the latest one"
         );
-        // A success, though no code of a list.
+        // Codes below 0x80 are successes, also where MQTT 5 does not list them.
         for (code, expected) in [(0x11, 0), (0x7f, 0), (0x10, 0x10)] {
             let (read, seen) = passed(&[0x40, 3, 0, 7, code]);
             assert_eq!((read.as_slice(), seen.refusal), (&[0x40, 3, 0, 7, expected][..], 0));

@@ -33,7 +33,8 @@ pub struct LinkConfig {
     pub incoming_messages: usize,
     /// Longest time in milliseconds for an attempt to connect, and again for the broker's answer to the subscriptions.
     pub connect_timeout_ms: u64,
-    /// Limits of the broker that the owner needs. A broker with lower limits is treated as one that refuses the client.
+    /// Needs of the owner. A broker that cannot carry the owner's usual messages is treated as one that refuses the client; lesser
+    /// shortcomings are logged.
     pub needs: BrokerNeeds,
 }
 

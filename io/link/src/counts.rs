@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct LinkCounts<N = u64> {
     /// Messages that the link took for sending.
     pub accepted: N,
-    /// Messages written to the socket, including the link's retained messages and repetitions.
+    /// Messages written to the socket, including the retained messages that the link publishes after every connect.
     pub written: N,
     /// Messages refused because the queue was full.
     pub refused_queue_full: N,
@@ -15,13 +15,13 @@ pub struct LinkCounts<N = u64> {
     pub refused_not_connected: N,
     /// Messages refused because their payload was too long.
     pub refused_oversize: N,
-    /// Messages at `QoS` 1 that the broker refused; those with an `Acknowledgement` are not among them.
+    /// Messages at `QoS` 1 that the broker refused, without the messages of [`Link::publish_acknowledged`](crate::Link::publish_acknowledged).
     pub refused_by_broker: N,
     /// Messages that arrived with too long a payload and were dropped.
     pub dropped_oversize: N,
     /// Connections on which the broker has accepted the subscriptions.
     pub connected: N,
-    /// Connections that ended, and attempts that failed.
+    /// Connections that broke, and attempts to connect that failed. The end of the link itself does not count.
     pub disconnected: N,
 }
 

@@ -1,7 +1,8 @@
-//! The task that owns the socket: connects, subscribes, publishes the retained messages, delivers, and begins again.
+//! The task that owns the socket: connects, subscribes, publishes the retained messages, delivers messages, and connects again.
 //!
 //! ```text
-//! Connecting -- CONNACK --> Subscribing -- SUBACK --> Connected -- error --> wait, Connecting
+//! Connecting -- CONNACK --> Subscribing -- SUBACK --> Connected
+//! any stage  -- error --> wait --> Connecting
 //! ```
 
 use std::sync::Arc;
@@ -46,9 +47,9 @@ pub(crate) struct Driver {
 /// Progress of a connection.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// No CONNACK yet; the client limits this time itself.
+    /// No CONNACK has come yet; the MQTT library limits this time.
     Connecting,
-    /// The subscriptions are sent and not answered.
+    /// The broker has not yet answered the subscriptions.
     Subscribing { deadline: Instant },
     /// Messages flow.
     Connected { since: Instant },
@@ -62,7 +63,7 @@ enum End {
     Lost(Loss),
 }
 
-/// Why a connection broke.
+/// Reason why a connection broke.
 struct Loss {
     reason: String,
     by_message: bool,
@@ -142,7 +143,7 @@ impl Driver {
         })
     }
 
-    /// The broker ended the connection by a DISCONNECT packet.
+    /// Notes that the broker ended the connection by a DISCONNECT packet.
     fn disconnected(&self, code: DisconnectReasonCode, stage: Stage) -> Loss {
         let reason = self.failed(ConnectFailure::of_disconnect(code, &self.attempt(stage)));
         Loss { reason, by_message: end_reason::blames_message(code) }
@@ -237,7 +238,7 @@ impl Driver {
     }
 
     /// Passes an event to the owner. While the owner is slow the socket is not read, so TCP slows the broker down. The event is
-    /// dropped if the owner has dropped the channel or closes the link.
+    /// dropped if the owner has dropped the channel, or closes the link while the channel is full.
     async fn send(&self, incoming: Incoming) {
         let mut closing = self.closing.clone();
         tokio::select! {

@@ -1,10 +1,10 @@
-//! Why the broker ended a connection, for people.
+//! Reasons of brokers for the end of a connection, as text for people.
 
 use rumqttc::DisconnectReasonCode as Code;
 
 use crate::broker_bytes::code_name;
 
-/// The reason of a DISCONNECT packet, with what to do. `replaced` is a code that the library does not know.
+/// The reason of a DISCONNECT packet. `replaced` is the broker's code if the library does not know the code.
 pub(crate) fn of_disconnect(code: Code, replaced: Option<u8>) -> String {
     match code {
         Code::SessionTakenOver => "another client connected with the same client id (session taken over): \
@@ -16,7 +16,7 @@ pub(crate) fn of_disconnect(code: Code, replaced: Option<u8>) -> String {
     }
 }
 
-/// Whether the code blames a message: the same message would end the next connection too.
+/// Returns true if the code blames a message: the same message would end the next connection too.
 pub(crate) fn blames_message(code: Code) -> bool {
     matches!(
         code,

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a message was refused, or a link not started.
+/// Reason why a message was refused, or a link not started.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
     /// There is no connection at the moment. The link keeps connecting; publish again after `Incoming::Connected`.
@@ -11,7 +11,7 @@ pub enum LinkError {
     /// The queue of outgoing messages is full.
     #[error("publish: the queue of {limit} messages is full")]
     QueueFull {
-        /// Messages that the queue holds at most.
+        /// `outgoing_messages` of the link's settings.
         limit: usize,
     },
     /// The payload is longer than this link or the broker allows.
@@ -28,7 +28,7 @@ pub enum LinkError {
     /// A setting is out of range.
     #[error("link settings: {0}")]
     Config(String),
-    /// The link was shut down or killed.
+    /// The owner has ended the link.
     #[error("the link is closed")]
     Closed,
 }

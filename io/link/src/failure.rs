@@ -1,4 +1,4 @@
-//! Why a connection to the broker does not come about, and what to do.
+//! Reasons why there is no connection to the broker, with advice.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::broker_bytes::{Seen, code_name};
 use crate::end_reason;
 
-/// Why the latest attempt to connect failed.
+/// Reason why an attempt to connect failed or a connection broke.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConnectFailure {
     /// The link's own settings do not allow an attempt.
@@ -21,13 +21,14 @@ pub enum ConnectFailure {
     /// The name of the host has no address.
     #[error("{0}")]
     UnknownHost(String),
-    /// Nobody listens at the address, or the network has no way to the address. Holds the system's reason.
+    /// Nobody listens at the address, the network has no way to the address, or the network broke an accepted connection. Holds the
+    /// system's reason.
     #[error("{0}")]
     Unreachable(String),
     /// No answer came in time.
     #[error("{0}")]
     NoAnswer(String),
-    /// The connection ended after the broker's first answer.
+    /// The connection ended for a reason that no other variant names, most often after the broker's first answer.
     #[error("{0}")]
     Ended(String),
     /// The other end takes connections, but then closes them, stops answering or answers in another protocol.
@@ -54,10 +55,10 @@ pub enum ConnectFailure {
         filter: String,
         /// Name of the broker's return code.
         code: String,
-        /// Whether the broker's access rules do not allow the subscription.
+        /// True when the broker's access rules do not allow the subscription.
         needs_rights: bool,
     },
-    /// The broker takes the client and cannot carry its messages.
+    /// The broker accepts the client, but the broker's limits are too low for the client's messages.
     #[error("the broker is there and its limits do not allow this client's messages: {found}: {advice}")]
     Limits {
         /// What was found, and what is needed.
@@ -65,7 +66,7 @@ pub enum ConnectFailure {
         /// Advice for a person.
         advice: String,
     },
-    /// The broker refuses the client until somebody changes something, most often because it does not know the client.
+    /// The broker refuses the client until somebody changes something, most often because the broker does not know the client.
     #[error("the broker is there and refuses this client: {reason} ({code}): {advice}")]
     Refused {
         /// Objection of the broker.
@@ -82,18 +83,18 @@ pub enum ConnectFailure {
 pub(crate) struct Attempt {
     /// Progress of the connection.
     pub(crate) progress: Progress,
-    /// Whether the address asks for TLS.
+    /// True when the address asks for TLS.
     pub(crate) uses_tls: bool,
-    /// Advice if the broker does not admit the client; depends on what the client shows the broker.
+    /// Advice if the broker does not admit the client. The advice depends on the credentials that the client shows.
     pub(crate) not_admitted: &'static str,
-    /// First bytes of the other end.
+    /// First bytes that the other end sent.
     pub(crate) first: Vec<u8>,
-    /// A reason code that the library does not know.
+    /// Reason code that the library does not know; `None` if there was none.
     pub(crate) code: Option<u8>,
 }
 
 impl Attempt {
-    /// The circumstances of a connection to this broker. `is_accepted` says whether the broker has accepted the client.
+    /// The circumstances of a connection to this broker. `is_accepted` is true if the broker has accepted the client.
     pub(crate) fn new(broker: &BrokerAccess, is_accepted: bool, seen: &Seen) -> Self {
         let BrokerAccess { address, identity, credentials } = broker;
         let uses_tls = address.scheme().uses_tls();
@@ -112,7 +113,7 @@ impl Attempt {
     }
 }
 
-/// How far a connection had come when it failed.
+/// Progress of a connection at the time of its failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// The connection is not open: no TCP connection yet, or the TLS handshake has not finished.
@@ -123,7 +124,7 @@ pub(crate) enum Progress {
     Accepted,
 }
 
-/// Advice for a client without a user and a certificate.
+/// Advice for a client with neither a user nor a certificate.
 const SHOWS_NOTHING: &str = "set `broker.user` and `broker.password_file`, or a certificate in `[tls]`, and allow this client in the broker's \
                              access rules (Mosquitto: acl_file; `headwater enroll` writes one)";
 
@@ -142,12 +143,12 @@ impl ConnectFailure {
         advice: "it hangs; look into its log",
     };
 
-    /// Whether it is possible that no broker runs at the address.
+    /// Returns true if it is possible that no broker runs at the address.
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::UnknownHost(_) | Self::Unreachable(_) | Self::NoAnswer(_) | Self::Ended(_))
     }
 
-    /// Whether the failure lasts until somebody changes something.
+    /// Returns true if the failure lasts until somebody changes something.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -186,7 +187,7 @@ impl ConnectFailure {
         }
     }
 
-    /// The failure where the first bytes are those of another protocol than MQTT 5.
+    /// The failure that the first bytes show; `None` if no byte has come or the first bytes may be MQTT 5.
     fn of_first_bytes(attempt: &Attempt) -> Option<Self> {
         let (seen, advice) = match attempt.first.as_slice() {
             // A CONNACK without properties: MQTT 3.1 or 3.1.1.
@@ -212,7 +213,7 @@ impl ConnectFailure {
         Some(Self::NoMqtt { seen, advice })
     }
 
-    /// The failure behind an error of the socket that is no close.
+    /// The failure behind an error of the socket, other than a close before the broker accepted the client.
     fn of_io(error: &io::Error) -> Self {
         let reason = error.to_string();
         match error.kind() {
@@ -229,7 +230,8 @@ impl ConnectFailure {
         }
     }
 
-    /// The failure behind a DISCONNECT packet. Codes that a CONNACK may have too mean the same there.
+    /// The failure behind a DISCONNECT packet. The codes of the list are treated as in a CONNACK; every other code gives
+    /// `Ended`.
     pub(crate) fn of_disconnect(code: DisconnectReasonCode, attempt: &Attempt) -> Self {
         use DisconnectReasonCode as Ended;
         let same = match code {
@@ -303,7 +305,7 @@ impl ConnectFailure {
     }
 }
 
-/// Advice for a client that the broker knows and does not allow what it did.
+/// Advice for a client that the broker has accepted, and whose action the access rules do not allow.
 const RIGHTS: &str = "allow this client what its role needs in the broker's access rules (Mosquitto: acl_file; `headwater enroll` writes one)";
 
 /// Advice for a subscription that the broker refuses with this code.
@@ -318,12 +320,12 @@ fn subscription_advice(code: &str) -> &'static str {
     }
 }
 
-/// The reason why one end refused the TLS handshake, whichever variant of the error holds it.
+/// The reason why one end refused the TLS handshake; `None` for another error.
 fn refused_handshake(error: &ConnectionError) -> Option<String> {
     io_error(error).filter(|error| HandshakeRefused::is(error)).map(ToString::to_string)
 }
 
-/// The code of a DISCONNECT packet that ended the connection, also before a CONNACK.
+/// The code of a DISCONNECT packet that ended the connection, also before a CONNACK; `None` for another error.
 pub(crate) fn disconnect_code(error: &ConnectionError) -> Option<DisconnectReasonCode> {
     match error {
         ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => Some(*reason_code),
@@ -335,7 +337,7 @@ pub(crate) fn disconnect_code(error: &ConnectionError) -> Option<DisconnectReaso
     }
 }
 
-/// Whether the other end closed the connection.
+/// Returns true if the other end closed the connection.
 fn is_close(error: &ConnectionError) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     let kinds = [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof];
@@ -343,7 +345,7 @@ fn is_close(error: &ConnectionError) -> bool {
         || io_error(error).is_some_and(|error| kinds.contains(&error.kind()))
 }
 
-/// Whether the first answer is not MQTT, or is a packet of MQTT that may not come first.
+/// Returns true if the first answer is not MQTT, or is a packet of MQTT that may not come first.
 fn is_other_protocol(error: &ConnectionError) -> bool {
     match error {
         ConnectionError::NotConnAck(_) => true,
@@ -357,7 +359,7 @@ fn is_other_protocol(error: &ConnectionError) -> bool {
     }
 }
 
-/// The socket's error, whichever variant of the error holds it.
+/// The error of the socket; `None` for another error.
 fn io_error(error: &ConnectionError) -> Option<&io::Error> {
     match error {
         ConnectionError::Io(error)

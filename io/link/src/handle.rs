@@ -39,13 +39,13 @@ pub struct Link {
 struct Inner {
     client: AsyncClient,
     shared: Arc<Shared>,
-    /// The driver holds the receiver until its end.
+    /// The driver holds the receiver until the driver ends.
     closing: watch::Sender<bool>,
     driver: AbortHandle,
     refusals: RefusalReporter,
 }
 
-/// Bytes of a PUBLISH packet without topic and payload: fixed header, lengths, packet id, the topic's alias.
+/// Most bytes of a PUBLISH packet without topic and payload: fixed header, lengths, packet id and topic alias.
 const PUBLISH_OVERHEAD_BYTES: usize = 16;
 
 /// Packets of the driver itself, for which the client's queue needs room beside the owner's messages.
@@ -65,7 +65,7 @@ impl Link {
             .capacity(capacity)
             .try_build()
             .map_err(|e| LinkError::Config(e.to_string()))?;
-        // Room for 128 events takes 51 KB; a link that needs it takes it then.
+        // The library reserves room for 128 events, 51 KB. A link that needs the room allocates it later.
         events.state.events.shrink_to_fit();
         let (incoming, receiver) = mpsc::channel(config.incoming_messages);
         let closing = watch::Sender::new(false);
@@ -100,7 +100,7 @@ impl Link {
     ///
     /// # Errors
     /// [`LinkError::NotConnected`], [`LinkError::QueueFull`], [`LinkError::Oversize`] or [`LinkError::Topic`]: the link still works.
-    /// [`LinkError::Closed`] after [`Link::shutdown`] or [`Link::kill`].
+    /// [`LinkError::Closed`] after [`Link::shutdown`], [`Link::leave`] or [`Link::kill`].
     pub fn publish(
         &self,
         topic: impl Into<String>,
@@ -155,9 +155,10 @@ impl Link {
         self.count_result(sent).map(|notice| Acknowledgement::new(notice, seen))
     }
 
-    /// Publishes a retained message of this link again if the broker keeps another payload than the link's. That happens when the
-    /// broker notices late that an earlier connection is dead: the last will of that connection then replaces the status of the new
-    /// one. Returns whether the message was published again.
+    /// Publishes a retained message of this link again if `found`, the payload that the broker keeps, differs from the link's.
+    ///
+    /// The payloads differ when the broker notices late that an earlier connection is dead: the last will of that connection then replaces
+    /// the status of the new connection. Returns true if the message was published again.
     ///
     /// # Errors
     /// As [`Link::publish`].
@@ -183,13 +184,13 @@ impl Link {
         self.publish(topic, payload, QoS::AtLeastOnce, true)
     }
 
-    /// Whether messages are accepted at this moment.
+    /// Returns true while the link accepts messages.
     pub fn is_connected(&self) -> bool {
         self.inner.shared.is_connected.load(Ordering::Acquire)
     }
 
-    /// Why the latest attempt to connect failed, or the latest connection broke; `None` after a connection. The receiver sees each
-    /// later failure.
+    /// Watches the reason why the latest attempt to connect failed or the latest connection broke; `None` before the first failure and
+    /// while the link is connected.
     pub fn failures(&self) -> watch::Receiver<Option<ConnectFailure>> {
         self.inner.shared.failure.subscribe()
     }
@@ -210,7 +211,7 @@ impl Link {
         self.end(grace, self.inner.shared.config.last_will.clone()).await;
     }
 
-    /// As [`Link::shutdown`], but without a last message: after a DISCONNECT the broker drops the last will.
+    /// Ends the link as [`Link::shutdown`] does, but without a last message: after a DISCONNECT the broker drops the last will.
     pub async fn leave(&self, grace: Duration) {
         self.end(grace, None).await;
     }
@@ -260,7 +261,7 @@ impl Link {
         Ok((topic, payload))
     }
 
-    /// The smaller of two limits: the configured one, and the payload that fits into the largest packet the broker takes.
+    /// The smaller of two limits: the configured limit, and the payload that fits into the largest packet the broker takes.
     fn max_payload_bytes(&self, topic_bytes: usize) -> usize {
         let limit = self.inner.shared.config.max_payload_bytes;
         match self.inner.shared.broker_max_packet_bytes.load(Ordering::Relaxed) {

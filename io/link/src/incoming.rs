@@ -14,11 +14,11 @@ pub enum Incoming {
         topic: String,
         /// Payload of the message, within the configured limit.
         payload: Bytes,
-        /// Whether the broker had kept the message from before the subscription.
+        /// True when the broker had kept the message from before the subscription.
         retain: bool,
     },
-    /// The broker refused a message that was published at `QoS` 1; the connection goes on. The answer to a message with an
-    /// [`Acknowledgement`](crate::Acknowledgement) goes there instead.
+    /// The broker refused a message that was published at `QoS` 1; the connection goes on. A message of
+    /// [`Link::publish_acknowledged`](crate::Link::publish_acknowledged) gets no such event.
     Refused {
         /// Topic of the refused message.
         topic: String,
@@ -29,18 +29,18 @@ pub enum Incoming {
     Disconnected {
         /// Reason, for people.
         reason: String,
-        /// Whether the broker ended the connection because of a message, which would end the next one too.
+        /// True when the broker ended the connection because of a message, which would end the next connection too.
         by_message: bool,
     },
 }
 
-/// Why the broker refused a message.
+/// Reason why the broker refused a message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PublishRefusal {
     /// The broker's access rules do not allow this client to publish on the topic.
     #[error("not authorized")]
     NotAuthorized,
-    /// Another reason, by its name in MQTT.
+    /// Another reason, as text with the name and the number of the reason code.
     #[error("{0}")]
     Other(String),
 }

@@ -1,8 +1,8 @@
-//! What a broker allows, and what a client needs of it.
+//! Limits of a broker, and needs of a client.
 
 use rumqttc::ConnAck;
 
-/// Limits of a broker, from its CONNACK. What a broker leaves out has the value that MQTT 5 gives it.
+/// Limits of a broker, from its CONNACK. A limit that the CONNACK does not name has the default of MQTT 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokerLimits {
     /// Largest packet in bytes; `None` for no limit.
@@ -11,24 +11,24 @@ pub struct BrokerLimits {
     pub receive_max: u16,
     /// Topic aliases that a client may use; 0 for none.
     pub topic_alias_max: u16,
-    /// Whether the broker keeps retained messages.
+    /// True when the broker keeps retained messages.
     pub keeps_retained: bool,
-    /// Highest `QoS`.
+    /// Highest `QoS` that the broker supports.
     pub max_qos: u8,
-    /// Whether filters may have wildcards.
+    /// True when filters may have wildcards.
     pub takes_wildcards: bool,
 }
 
-/// What a client needs of its broker.
+/// Needs of a client that its broker has to meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrokerNeeds {
-    /// Packet of its largest message, bytes; 0 if the client does not say.
+    /// Bytes of the packet with the client's largest message; 0 if the client does not say.
     pub packet_bytes: usize,
-    /// Packet of its largest message in rare cases, bytes; 0 if the client does not say.
+    /// Bytes of the packet with the client's largest message in rare cases; 0 if the client does not say.
     pub rare_packet_bytes: usize,
-    /// Whether it publishes retained messages at `QoS` 1, such as births, statuses and claims.
+    /// True when the client publishes retained messages at `QoS` 1, such as births, statuses and claims.
     pub publishes_state: bool,
-    /// Whether it subscribes by filters with wildcards.
+    /// True when the client subscribes by filters with wildcards.
     pub has_wildcards: bool,
 }
 
@@ -39,18 +39,18 @@ pub struct Shortcoming {
     pub found: String,
     /// What to do.
     pub advice: String,
-    /// Whether the client cannot do its work with this broker.
+    /// True when the client cannot do its work with this broker.
     pub stops: bool,
 }
 
 /// Bytes that the shipped configuration of Mosquitto allows for a packet.
 const SHIPPED_PACKET_BYTES: usize = 262_144;
 
-/// Messages at `QoS` 1 below which results wait for each other.
+/// Receive maximum (messages at `QoS` 1) below which results wait for each other.
 const FEW_UNACKNOWLEDGED: u16 = 16;
 
 impl BrokerNeeds {
-    /// Needs of a member of a group, with the packet of its largest message: usually, and in rare cases.
+    /// Needs of a member of a group, with the bytes of the packet of its largest message: usually, and in rare cases.
     pub fn of_member([packet_bytes, rare_packet_bytes]: [usize; 2], has_wildcards: bool) -> Self {
         Self { packet_bytes, rare_packet_bytes, publishes_state: true, has_wildcards }
     }
@@ -69,7 +69,7 @@ impl BrokerLimits {
         }
     }
 
-    /// The needs that the broker does not meet.
+    /// The needs that the broker does not meet, and a receive maximum that slows results down.
     pub fn shortcomings(&self, needs: &BrokerNeeds) -> Vec<Shortcoming> {
         let mut found = Vec::new();
         let mut add = |found_text: String, advice: String, stops| {

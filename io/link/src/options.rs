@@ -10,16 +10,16 @@ use rumqttc::{LastWill, MqttOptions, TopicAliasPolicy};
 use crate::broker_bytes::{BrokerBytes, Seen};
 use crate::config::LinkConfig;
 
-/// Packets read or written before the socket is flushed.
+/// Most packets that the library reads, or writes, before it flushes the socket.
 const BATCH: usize = 64;
 
-/// Messages at `QoS` 1 that may wait for the broker's acknowledgement; further ones stay in the queue.
+/// Messages at `QoS` 1 that may wait for the broker's acknowledgement; further messages stay in the queue.
 pub const MAX_UNACKNOWLEDGED: u16 = 32;
 
-/// Longest topic of MQTT, with headers and properties.
+/// Bytes of a packet besides the payload: the longest topic of MQTT, headers and properties.
 const MAX_TOPIC_BYTES: usize = 66 * 1024;
 
-/// Options of one link. `seen` tells what its latest connection has brought.
+/// Options of one link. `seen` is reset at each attempt to connect, and receives the facts of the connection.
 pub(crate) fn mqtt_options(
     config: &LinkConfig,
     connector: &Connector,
@@ -31,17 +31,17 @@ pub(crate) fn mqtt_options(
     let mut options = MqttOptions::new(config.client_id.clone(), address);
     options
         .set_keep_alive(config.keep_alive_s)
-        // The link subscribes and republishes by itself; a session kept by the broker would only repeat old samples.
+        // The link subscribes and republishes by itself; an MQTT session kept by the broker would only repeat old samples.
         .set_clean_start(true)
         .set_connect_timeout(connect_timeout)
         .set_max_request_batch(BATCH)
         .set_read_batch_size(BATCH)
         .set_max_packet_size(Some(max_packet_bytes(config)))
-        // The client allocates this many slots at its start: its default of 65,535 takes 13 MB.
+        // The library allocates this many slots at the start; the default of 65,535 slots takes 13 MB.
         .set_outgoing_inflight_upper_limit(MAX_UNACKNOWLEDGED)
         // A topic that has an alias keeps it until the connection ends. The driver decides when topics begin to take aliases.
         .set_topic_alias_policy(TopicAliasPolicy::Monotonic);
-    // `topic_alias_max` stays unset: the client loses the topic of a message with a broker's alias (rumqttc 0.25 to 0.34).
+    // `topic_alias_max` stays unset: the library loses the topic of a message with a broker's alias (rumqttc 0.25 to 0.34).
     if let Some(will) = &config.last_will {
         let payload = will.payload.to_vec();
         options.set_last_will(LastWill::new(&will.topic, payload, rumqttc::QoS::AtLeastOnce, true, None));
@@ -59,7 +59,7 @@ pub(crate) fn mqtt_options(
     options
 }
 
-/// Sets user and password, which are read again: the file of the password may have been replaced.
+/// Sets user and password. The password is read again, since its file may have been replaced.
 pub(crate) fn set_credentials(options: &mut MqttOptions, broker: &BrokerAccess) {
     if let Some(Credentials { user, password }) = &broker.credentials {
         let password = password.as_ref().map(Secret::get).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! When to log that the broker is away: at once for each new reason, then again at most once a minute.
+//! Times at which a missing broker is logged: at once for each new reason, then again at most once a minute.
 
 use std::time::{Duration, Instant};
 
-/// Shortest time between two warnings about one outage, unless the later one names a new reason.
+/// Shortest time between two warnings about one outage, unless the later warning names a new reason.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// Reasons that an outage remembers. A further new reason gets no warning of its own.
+/// Most reasons that an outage remembers. A further new reason gets no warning of its own.
 const MAX_REASONS: usize = 8;
 
 /// An outage from its beginning to the next connection.
@@ -51,7 +51,7 @@ impl Outage {
         length
     }
 
-    /// Remembers a reason; true for a new one.
+    /// Remembers a reason. Returns true if the reason is new and the outage has room to remember it.
     pub(crate) fn names(&mut self, reason: &str) -> bool {
         let is_new = self.named.len() < MAX_REASONS && !self.named.iter().any(|named| named == reason);
         if is_new {

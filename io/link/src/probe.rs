@@ -1,4 +1,4 @@
-//! One connection that publishes nothing and reads what the broker allows and what it keeps.
+//! A connection that publishes nothing, and reads the limits and the retained messages of the broker.
 //!
 //! ```text
 //! CONNECT ──> CONNACK: limits ──> SUBSCRIBE ──> SUBACK: refusals, retained messages ──> silence ──> DISCONNECT
@@ -21,15 +21,15 @@ use crate::failure::{Attempt, ConnectFailure};
 use crate::limits::BrokerLimits;
 use crate::options::{mqtt_options, set_credentials};
 
-/// Time without a retained message after which no further one is expected.
+/// Time without a retained message after which no further retained message is expected.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Longest wait for retained messages after the wait for the answer, and most messages that are read: a group has at most 64 devices
-/// with two retained messages each, and its edges.
+/// Longest wait for retained messages, besides the wait for the answer to the subscriptions.
 const MAX_LISTEN: Duration = Duration::from_secs(2);
+/// Most retained messages that are read. A group has at most 64 devices with two retained messages each, and its edges.
 const MAX_RETAINED: usize = 1024;
 
-/// Answer of a broker to one connection.
+/// Findings of a probe.
 #[derive(Clone, Debug)]
 pub struct BrokerProbe {
     /// Limits of the broker.
@@ -83,7 +83,7 @@ struct Probing<'a> {
 }
 
 impl Probing<'_> {
-    /// Waits for the broker's CONNACK; the client limits this time itself.
+    /// Waits for the broker's CONNACK; the MQTT library limits this time.
     async fn connected(&mut self) -> Result<ConnAck, ConnectFailure> {
         loop {
             match self.events.poll().await {
@@ -137,7 +137,6 @@ impl Probing<'_> {
         Ok((refused.ok_or(ConnectFailure::WITHOUT_SUBACK)?, retained))
     }
 
-    /// Subscriptions that the broker did not accept.
     fn refused(&self, ack: &SubAck) -> Vec<RefusedSubscription> {
         let replaced = self.seen.lock().replaced;
         let answers = self.config.subscriptions.iter().zip(&ack.return_codes);
@@ -164,7 +163,7 @@ impl Probing<'_> {
     async fn disconnect(mut self) {
         if self.client.try_disconnect().is_ok() {
             let ended = async { while self.events.poll().await.is_ok() {} };
-            // If the broker does not close the connection, the drop of this value does.
+            // If the broker does not close the connection, dropping `self` closes it.
             let _ = timeout(QUIET, ended).await;
         }
     }
@@ -234,7 +233,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_without_an_address_is_told_apart() {
-        // A part of a name has at most 63 bytes (RFC 1035): no server is asked for this one.
+        // A label of a domain name has at most 63 bytes (RFC 1035), so no DNS server is asked.
         let broker = headwater_transport::Endpoint::mqtt("x".repeat(64), 1883).expect("an address");
         let failure = probe(&LinkConfig::new(broker, "probe")).await.expect_err("no address");
         assert!(matches!(failure, ConnectFailure::UnknownHost(_)), "{failure}");

@@ -40,7 +40,7 @@ impl RefusalReporter {
                 if needs_rights { PublishRefusal::NotAuthorized } else { PublishRefusal::Other(reason) };
             count(&shared.counters.refused_by_broker);
             if let Some(incoming) = incoming.upgrade() {
-                // An owner that is slow, or has dropped the channel, sees the count alone: tasks that wait for a slow owner could pile up.
+                // If the channel is full or closed, the refusal is only counted: tasks that wait for a slow owner could pile up.
                 let _ = incoming.try_send(Incoming::Refused { topic, reason });
             }
         });

@@ -39,7 +39,7 @@ async fn a_topic_that_was_sent_goes_as_its_alias_until_the_connection_ends() {
     config.retained.push(RetainedMessage::new("alias-status", "up"));
     let (link, mut incoming) = connected(config).await;
     for connection in 1..=2 {
-        // The broker answers this message after the retained one, so by then all bytes of the beginning are written.
+        // The broker answers this message after the retained message, so all bytes of the connection's start are written by then.
         let mut taken = link.publish_acknowledged("alias-other", "x", false).expect("connected");
         timeout(MAX_WAIT, taken.wait()).await.expect("in time");
         // Fixed header 2, length of the topic 2, properties 1, payload 1, and the number of a message at `QoS` 1: 2.
@@ -81,7 +81,6 @@ async fn listening() -> (TcpListener, Endpoint) {
     (listener, Endpoint::mqtt("127.0.0.1", port).expect("a valid address"))
 }
 
-/// The first failure of a link.
 async fn first_failure(link: &Link) -> ConnectFailure {
     let mut failures = link.failures();
     let failure = timeout(MAX_WAIT, failures.wait_for(Option::is_some)).await.expect("in time");
@@ -344,7 +343,7 @@ const PUBREC: u8 = 0x50;
 const SUBACK: u8 = 0x90;
 const DISCONNECT: u8 = 0xe0;
 
-/// A broker that accepts everybody and everything, except by this packet with this reason code. A DISCONNECT answers a PUBLISH at `QoS` 1.
+/// A fake broker that accepts everything, but gives `code` in the packet `with`. A DISCONNECT answers a PUBLISH at `QoS` 1.
 async fn broker_that_answers(with: u8, code: u8) -> Endpoint {
     let (listener, address) = listening().await;
     tokio::spawn(async move {
@@ -411,7 +410,6 @@ async fn whatever_code_refuses_a_message_it_is_named_and_the_connection_stays() 
     }
 }
 
-/// The first failure of a link to this broker.
 async fn failure_at(address: Endpoint) -> ConnectFailure {
     let config = LinkConfig::new(address, "refused").subscribe("a/+", QoS::AtMostOnce);
     let (link, _incoming) = Link::start(config).expect("settings");
@@ -422,7 +420,7 @@ async fn failure_at(address: Endpoint) -> ConnectFailure {
 async fn whatever_code_refuses_a_client_or_a_subscription_it_is_named_as_a_refusal() {
     for code in 0x80..=0xff {
         let failure = failure_at(broker_that_answers(CONNACK, code).await).await;
-        // Busy, not available, quota, too many connections: these end by themselves.
+        // Not available, busy, quota exceeded, connection rate exceeded: a later attempt may work.
         let is_for_now = matches!(code, 0x88 | 0x89 | 0x97 | 0x9f);
         assert_eq!(failure.is_refusal(), !is_for_now, "0x{code:02x}: {failure}");
         let failure = failure_at(broker_that_answers(SUBACK, code).await).await;

@@ -1,8 +1,8 @@
 //! Draws small defects on crops of `neu-defects`, as class folders with parts:
 //! `cargo run --release -p headwater-samples --example draw_defects -- --data FILE --out DIR`
 //!
-//! `FILE` is `neu-defects.tar.gz`. A defect is 5 to 12 pixels of 160x120: a dot, a ring or a line. The crops of a part are from images of the
-//! same part of `neu-defects`, so no piece of steel is in two parts.
+//! `FILE` is `neu-defects.tar.gz`. A crop has 160x120 pixels. A dot is 3.5 to 8.4 pixels wide, a ring 6.6 to 13.6, and a
+//! line 8 to 19.2 pixels long. Each part takes its crops from the images of the same part of `neu-defects`, so no image is in two parts.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -17,9 +17,9 @@ use rand_chacha::ChaCha8Rng;
 
 const USAGE: &str = "usage: draw_defects --data FILE --out DIR";
 const SEED: u64 = 20_261_127;
-/// Parts with their number of images: 330 to train and choose by, 240 fresh ones.
+/// Parts with their number of images: 330 for training and validation, 240 for the test.
 const PARTS: [(&str, usize); 3] = [("train", 270), ("val", 60), ("test", 240)];
-/// Parts of `neu-defects` from which the crops of each part are.
+/// Folder of `neu-defects` that gives the crops of each part.
 const SOURCES: [&str; 3] = ["train/", "val/", "test/"];
 const SIZE: (u32, u32) = (160, 120);
 
@@ -102,7 +102,7 @@ impl Defect {
         }
     }
 
-    /// Draws the defect darker or brighter than its surroundings, at a random place that is at least its size away from every edge.
+    /// Draws the defect darker or brighter than its surroundings, with its centre at least 12 pixels away from every edge.
     fn draw(self, image: &mut GrayImage, random: &mut ChaCha8Rng) {
         let radius: f32 = random.random_range(2.5..6.0);
         let angle: f32 = random.random_range(0.0..std::f32::consts::PI);
@@ -114,7 +114,7 @@ impl Defect {
             let (dx, dy) = (column as f32 - x, row as f32 - y);
             let distance = dx.hypot(dy);
             let (along, across) = (dx * angle.cos() + dy * angle.sin(), dy * angle.cos() - dx * angle.sin());
-            // Each is the distance in pixels beyond the edge of the defect.
+            // `beyond` is the distance in pixels from the edge of the defect, negative inside the defect.
             let beyond = match self {
                 Self::Dot => distance - 0.7 * radius,
                 Self::Ring => (distance - radius).abs() - 0.8,

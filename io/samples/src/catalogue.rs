@@ -31,7 +31,8 @@ pub fn find(name: &str) -> Option<&'static DataSetInfo> {
 /// Opens the data set `name`, whose files are in `dir`.
 ///
 /// # Errors
-/// [`DataError::Options`] for an unknown name or for options that do not fit, [`DataError::DataSet`] for missing or unsound files.
+/// [`DataError::Options`] for an unknown name or for options that the declaration excludes; [`DataError::DataSet`] for every error that
+/// occurs while the data set opens.
 pub fn open(name: &str, dir: &Path, options: OpenOptions<'_>) -> Result<Box<dyn DataSet>, DataError> {
     let Some(info) = find(name) else {
         let names = CATALOGUE.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
@@ -64,10 +65,11 @@ pub fn open(name: &str, dir: &Path, options: OpenOptions<'_>) -> Result<Box<dyn 
     (info.open)(dir, options).map_err(|error| DataError::DataSet { name: info.name, source: Box::new(error) })
 }
 
-/// Name of the data set that a folder or archive holds, told by its files.
+/// Name of the data set that a folder or archive holds, recognised by its files.
 ///
 /// # Errors
-/// [`DataError::Options`] if the files are those of no data set or of several; [`DataError::Read`] or [`DataError::Content`] for what cannot be read.
+/// [`DataError::Options`] if the files fit no data set or several; [`DataError::Read`] or [`DataError::Content`] for a folder or archive that
+/// cannot be read.
 pub fn detect(path: &Path) -> Result<&'static str, DataError> {
     let level = files::first_level(path)?;
     let is_file = |name: &str| level.get(name).is_some_and(|is_folder| !is_folder);

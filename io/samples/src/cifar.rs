@@ -73,7 +73,7 @@ fn names(dir: &Path) -> Result<Vec<String>, DataError> {
     Ok(names)
 }
 
-/// Adds the records of a file to a part, and their pixels to those of all parts.
+/// Adds the records of a file to `part`, and the pixels of the records to `all`.
 fn read(dir: &Path, name: &str, part: &mut InMemoryPart, all: &mut Vec<u8>) -> Result<(), DataError> {
     let path = files::find(dir, &["", ".gz", ".bz2"].map(|ending| format!("{name}{ending}")), FILES)?;
     let expected = RECORDS * RECORD_BYTES;

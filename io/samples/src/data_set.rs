@@ -8,7 +8,7 @@ use crate::roi::{Fit, Framing, Roi};
 use crate::split::Split;
 use crate::{DataError, Part, SampleViews, Shape, View};
 
-/// Label of a sample of nothing: it shows none of the classes, and teaches the network not to claim one.
+/// Label of a sample that shows none of the classes. Such a sample teaches the network not to claim a class.
 pub const NO_CLASS: u16 = u16::MAX;
 
 /// Name that stands for a class in folders and tables, and says that a sample has [`NO_CLASS`].
@@ -30,7 +30,7 @@ pub trait DataSet: Send + Sync {
     /// Number of samples in a part.
     fn len(&self, part: Part) -> usize;
 
-    /// True class of a sample; [`NO_CLASS`] for a sample of nothing.
+    /// True class of a sample; [`NO_CLASS`] for a sample that shows none of the classes.
     ///
     /// # Panics
     /// When `index` is not below `len(part)`.
@@ -42,7 +42,7 @@ pub trait DataSet: Send + Sync {
     /// When `index` is not below `len(part)`, `slot` not below `slots()`, or `pixels` not as long as a view.
     fn view_into(&self, part: Part, index: usize, slot: usize, pixels: &mut [u8]) -> bool;
 
-    /// Whether a slot sees a sample, in a data set that keeps its views in memory or in a file; `None` if views are computed at each call.
+    /// Returns true if a slot sees a sample, in a data set that keeps its views in memory or in a file; `None` if views are computed at each call.
     ///
     /// # Panics
     /// When `index` is not below `len(part)`, or `slot` not below `slots()`.
@@ -50,7 +50,7 @@ pub trait DataSet: Send + Sync {
         None
     }
 
-    /// Why a view could not be read from its file, in words; such a view is black. `None` if every view so far was read.
+    /// Reason why a view could not be read from its file, in words; such a view is black. `None` if every view so far was read.
     fn fault(&self) -> Option<String> {
         None
     }
@@ -68,12 +68,12 @@ pub trait DataSet: Send + Sync {
         None
     }
 
-    /// Whether the groups are the frames of one recording, numbered in the order of time: frames near each other depend on each other.
+    /// Returns true if the groups are the frames of one recording, numbered in the order of time: frames near each other depend on each other.
     fn is_recording(&self) -> bool {
         false
     }
 
-    /// Why no promise may be made on the calibration part, in words; `None` if one may be made.
+    /// Reason why no promise may be made on the calibration part, in words; `None` if a promise may be made.
     fn promise_obstacle(&self) -> Option<String> {
         None
     }
@@ -101,19 +101,20 @@ pub trait DataSet: Send + Sync {
 /// Options for opening a data set.
 #[derive(Clone, Copy, Default)]
 pub struct OpenOptions<'a> {
-    /// Shape of the views; the data's own when `None`. Data sets of a fixed shape ignore it.
+    /// Shape of the views; the data's own when `None`. Data sets of a fixed shape ignore this option.
     pub shape: Option<Shape>,
-    /// Number of device slots; the data's own when `None`. Data sets of a fixed number ignore it.
+    /// Number of device slots; the data's own when `None`. Data sets of a fixed number ignore this option.
     pub slots: Option<usize>,
-    /// Conversion of images to views. Data sets that are not files of the user's own refuse all but whole images that are stretched.
+    /// Conversion of images to views. Data sets with fixed parts accept only the default: whole images that are stretched.
     pub framings: Framings<'a>,
-    /// Whether two parts may share an image or a group.
+    /// Rule for an image or a group that two parts share.
     pub leaks: Leaks,
-    /// Whether entries or samples may be left out.
+    /// Rule for entries or samples that are left out.
     pub omissions: Omissions,
     /// Rule that splits data into train, validation and test; [`Split::default`] when `None`. Data that is already split refuses a rule.
     pub split: Option<Split>,
-    /// Number of the fold, from 0; the usual parts when `None`. A data set has [`DataSetInfo::folds`], data without parts as many as are drawn.
+    /// Number of the fold, from 0; the usual parts when `None`. A data set has [`DataSetInfo::folds`] folds; data without parts has
+    /// as many as `folds` says.
     pub fold: Option<usize>,
     /// Number of folds that are drawn for data without parts, at least 3; data sets with folds of their own ignore it.
     pub folds: Option<usize>,
@@ -159,11 +160,11 @@ impl Framings<'_> {
 pub struct Preparation<'a> {
     /// Folder for files of views; `None` keeps all views in memory.
     pub folder: Option<&'a Path>,
-    /// Most bytes of views in memory. More views than that are in a file, if there is a folder.
+    /// Most bytes of views in memory. Views with more bytes are kept in a file if `folder` is set.
     pub memory_bytes: u64,
     /// Number of threads; 0 counts as 1.
     pub threads: usize,
-    /// Receives what is done.
+    /// Receives the events of the preparation.
     pub notify: Option<&'a dyn Fn(PreparationEvent<'_>)>,
 }
 
@@ -182,7 +183,6 @@ pub enum PreparationEvent<'a> {
 }
 
 impl Preparation<'_> {
-    /// Tells the caller.
     pub(crate) fn tell(&self, event: PreparationEvent<'_>) {
         if let Some(notify) = self.notify {
             notify(event);
@@ -190,7 +190,7 @@ impl Preparation<'_> {
     }
 }
 
-/// Whether two parts may share an image or a group.
+/// Rule for an image or a group that two parts share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leaks {
     /// Data with a leak is refused.
@@ -200,7 +200,7 @@ pub enum Leaks {
     Allowed,
 }
 
-/// Whether entries or samples may be left out.
+/// Rule for entries or samples that are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Omissions {
     /// [`DataSet::notes`] counts by kind what is left out.
@@ -211,7 +211,7 @@ pub enum Omissions {
 }
 
 impl Omissions {
-    /// A remark about what is left out, or an error that refuses it.
+    /// Returns the remark about what is left out, or an error if nothing may be left out.
     pub(crate) fn note(self, at: impl Display, note: String) -> Result<String, DataError> {
         match self {
             Self::Noted => Ok(note),
@@ -229,7 +229,7 @@ pub struct DataSetInfo {
     pub content: &'static str,
     /// Files that the folder must hold.
     pub files: &'static str,
-    /// Files by which the folder tells the data set, each plain, `.gz` or `.bz2`; none for folders of images.
+    /// Files by which the data set is recognised in a folder, each plain, `.gz` or `.bz2`; none for folders of images.
     pub marks: &'static [&'static str],
     /// Licence of the files.
     pub licence: &'static str,
@@ -237,7 +237,7 @@ pub struct DataSetInfo {
     pub parts: PartsOrigin,
     /// Number of folds: divisions into parts besides the usual one.
     pub folds: usize,
-    /// Whether the views are simulated, so that another seed gives new ones.
+    /// True when the views are simulated, so that another seed gives other views.
     pub has_view_seed: bool,
     /// Opens the files in a folder.
     pub(crate) open: OpenFunction,

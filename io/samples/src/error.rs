@@ -36,14 +36,14 @@ pub enum DataError {
         /// Error of the system.
         source: io::Error,
     },
-    /// A file is missing, damaged or of another kind, or own data breaks a rule, such as one image in two parts. Correct the data.
+    /// A file is missing, damaged or of another kind, or the user's own data breaks a rule, such as one image in two parts. Correct the data.
     #[error("{at}: {mismatch}{advice}")]
     Content {
         /// File or folder, and the position in it.
         at: String,
         /// Content that is needed, and the content found.
         mismatch: Mismatch,
-        /// What to do; empty if the mismatch says enough.
+        /// Advice; empty if the mismatch says enough.
         advice: &'static str,
     },
     /// The data exceeds a limit. Split the data, or scale images down.
@@ -69,7 +69,7 @@ pub enum DataError {
     Options {
         /// Data set, or file or folder.
         at: String,
-        /// Possible options and the given one.
+        /// Possible options, and the given option.
         mismatch: Mismatch,
     },
     /// A data set of the catalogue cannot be opened.

@@ -45,11 +45,11 @@ const RING_START: usize = 25;
 const RING_VIEWS: usize = 16;
 /// Objects of a class in the train part.
 const TRAIN: usize = 6;
-/// Objects of a class in the validation part. The others are the test part.
+/// Objects of a class in the validation part. The other objects are the test part.
 const VALIDATION: usize = 1;
 
 /// Three orders of the objects of a class, each divided into three folds: three objects that follow one another are the test part of a
-/// fold, and the next object is its validation part.
+/// fold, and the next object is the validation part of the fold.
 const ORDERS: [[usize; OBJECTS_PER_CLASS]; 3] =
     [[2, 5, 1, 7, 0, 6, 4, 3, 8], [5, 7, 0, 1, 4, 8, 3, 6, 2], [0, 2, 5, 6, 8, 1, 3, 7, 4]];
 /// Objects of a class in the test part of a fold.
@@ -73,7 +73,7 @@ fn parts_of_objects(fold: Option<usize>) -> [usize; OBJECTS_PER_CLASS] {
     parts
 }
 
-/// Opens the data set as `cameras` see it, in its usual parts or in the parts of a fold.
+/// Opens the data set with `cameras` slots, in the usual parts or in the parts of a fold.
 ///
 /// # Errors
 /// [`DataError`] naming the file and its fault.

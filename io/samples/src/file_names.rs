@@ -1,4 +1,4 @@
-//! Names of files and classes: as text, in one form, and what their endings say.
+//! Names of files and classes: conversion to text and to one form, endings, numbers and cameras in names.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ const IMAGE_ENDINGS: [&str; 7] = ["png", "jpg", "jpeg", "jpe", "jfif", "jif", "w
 pub(crate) const SYSTEM_FOLDERS: [&str; 5] =
     ["__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information", "lost+found"];
 
-/// A name as text. A byte that is not UTF-8 becomes `\xE9`, so that two names never become one.
+/// A name as text. A byte that is not UTF-8 becomes an escape such as `\xE9`, so that names of different bytes stay different.
 pub(crate) fn text(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -26,7 +26,7 @@ pub(crate) fn text_of(name: &OsStr) -> String {
     text(name.as_encoded_bytes())
 }
 
-/// The composed form of a name (Unicode NFC). A Mac writes `ö` as `o` and a mark, and people see one name.
+/// The composed form of a name (Unicode NFC): a Mac writes `ö` as `o` and a mark. Without the feature `unicode` the name stays as it is.
 pub(crate) fn one_form(name: &str) -> Cow<'_, str> {
     #[cfg(feature = "unicode")]
     if !name.is_ascii() {
@@ -35,23 +35,24 @@ pub(crate) fn one_form(name: &str) -> Cow<'_, str> {
     Cow::Borrowed(name)
 }
 
-/// Whether a name, or a folder on the way to it, is hidden or of the system.
+/// Returns true if a part of the path begins with a dot or is a folder of the system.
 pub fn is_hidden(path: &str) -> bool {
     path.split('/').any(|step| (step.starts_with('.') && step != ".") || SYSTEM_FOLDERS.contains(&step))
 }
 
-/// Name without the ending of an image, and that ending. Other endings belong to the name.
+/// Name without the ending of an image, and the ending; empty if there is none. Other endings belong to the name.
 pub(crate) fn image_stem(file: &str) -> (&str, &str) {
     let known = |ending: &str| IMAGE_ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known));
     file.rsplit_once('.').filter(|(stem, ending)| !stem.is_empty() && known(ending)).unwrap_or((file, ""))
 }
 
-/// Whether a file says by its name that it is an image.
+/// Returns true if the name of a file has the ending of an image.
 pub fn is_image_name(path: &str) -> bool {
     !image_stem(file_of(path)).1.is_empty()
 }
 
-/// Ending of a file's name in lower case, with its dot, in words for a count. Up to eight letters and digits are an ending.
+/// Ending of a file's name in lower case, with its dot, in words for a count. Up to eight letters and digits are an ending;
+/// other names give `without an ending`.
 pub(crate) fn ending(path: &str) -> String {
     let is_ending = |ending: &str| {
         (1..=8).contains(&ending.len()) && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -62,13 +63,13 @@ pub(crate) fn ending(path: &str) -> String {
     }
 }
 
-/// Number that a name has in digits alone.
+/// Number of a text of digits alone; `None` for another text.
 pub(crate) fn number<N: FromStr>(digits: &str) -> Option<N> {
     // Parsing would take a sign too.
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Number of the camera in a name `camN`.
+/// Number of the camera in a name `camN`; `None` for another name.
 pub(crate) fn camera(name: &str) -> Option<usize> {
     number(name.strip_prefix("cam")?)
 }

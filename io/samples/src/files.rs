@@ -16,7 +16,7 @@ use crate::file_names::{ending, is_hidden, is_image_name, one_form, text_of};
 use crate::left_out::LeftOut;
 use crate::tar_gz::{self, GZIP_MAGIC, Member};
 
-/// Longest table, or file that a table names, in bytes.
+/// Longest `classes.txt`, table, or file that a table names, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Longest inflated archive, in bytes.
 const MAX_TOTAL_BYTES: u64 = 16 << 30;
@@ -30,7 +30,7 @@ pub(crate) enum Entry<'a> {
     File(Member<'a>),
 }
 
-/// Function that receives the entries. It returns false for one that it leaves out.
+/// Function that receives the entries. The function returns false for an entry that it leaves out.
 pub(crate) type Visitor<'a> = &'a mut dyn FnMut(Entry<'_>) -> Result<bool, DataError>;
 
 /// The first of `names` that is a file in `dir`; `contents` lists all files that the folder must hold.
@@ -57,10 +57,10 @@ pub(crate) fn inflate<'a>(mut file: impl BufRead + 'a) -> io::Result<Box<dyn Rea
     Err(io::Error::new(io::ErrorKind::Unsupported, "this program was built without bzip2; unpack the file"))
 }
 
-/// Visits every folder and file; those of a directory in the order of their names. Returns remarks about what is left out.
+/// Visits every folder and file; entries of a directory in the order of their names. Returns a remark about what is left out; `None` if nothing is.
 ///
-/// Hidden entries, pipes, sockets, links to nothing or to a folder above, and folders below the eighth level are left out before they are opened. So is
-/// what the visitor leaves out. An entry that is named as an image and cannot be one is an error.
+/// Hidden entries, pipes, sockets, links to nothing or to a folder above, and folders below the eighth level are left out before they are opened. The
+/// entries that the visitor leaves out count too. A pipe, a link to nothing or an unreadable file with the name of an image is an error.
 pub(crate) fn visit(
     path: &Path,
     omissions: Omissions,
@@ -72,7 +72,7 @@ pub(crate) fn visit(
     walk.left_out.note(path, omissions)
 }
 
-/// Images of a directory and of those below it.
+/// Images of a directory and of the directories below it.
 pub(crate) struct FolderImages {
     pub(crate) images: Vec<PathBuf>,
     /// Files that are named as images and cannot be opened, with their faults.
@@ -82,7 +82,7 @@ pub(crate) struct FolderImages {
 }
 
 impl FolderImages {
-    /// Lists the images by the rules of [`visit`]; only their first bytes are read.
+    /// Lists the images by the rules of [`visit`]; only the first bytes of each file are read.
     pub(crate) fn of(dir: &Path) -> Result<Self, DataError> {
         let mut images = Vec::new();
         let mut visitor = |entry: Entry<'_>| -> Result<bool, DataError> {
@@ -115,10 +115,10 @@ pub(crate) fn visit_archive(
     tar_gz::visit(file, &at, MAX_TOTAL_BYTES, visitor)
 }
 
-/// Content of a plain file of at most `limit` bytes. It never waits for a pipe.
+/// Content of a plain file of at most `limit` bytes. The function never waits for a pipe.
 ///
 /// # Errors
-/// The error of the system; [`io::ErrorKind::InvalidInput`] for what is no plain file, [`io::ErrorKind::FileTooLarge`] for a longer one.
+/// The error of the system; [`io::ErrorKind::InvalidInput`] for what is no plain file, [`io::ErrorKind::FileTooLarge`] for a longer file.
 pub fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let metadata = fs::metadata(path)?;
     if !metadata.is_file() {
@@ -146,7 +146,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, DataError> {
 /// Names of the entries of each folder, by their composed form.
 pub(crate) type FolderNames = HashMap<PathBuf, HashMap<String, OsString>>;
 
-/// Path of a file below `root`. Where no file has just this name, one whose name has the same composed form is taken. Each folder is listed once.
+/// Path of a file below `root`. If no file has exactly this name, a file whose name has the same composed form is taken. Each folder is listed once.
 pub(crate) fn path_below(root: &Path, name: &str, folders: &mut FolderNames) -> PathBuf {
     let mut path = root.join(name);
     if name.is_ascii() || path.exists() {
@@ -167,7 +167,7 @@ pub(crate) fn path_below(root: &Path, name: &str, folders: &mut FolderNames) -> 
     path
 }
 
-/// Names at the first level of a directory or a `.tar.gz`, each with whether it is a folder; without what is hidden. An archive is read to its end.
+/// Names at the first level of a directory or a `.tar.gz`, with true for a folder. Hidden names are left out. An archive is read to its end.
 pub(crate) fn first_level(path: &Path) -> Result<BTreeMap<String, bool>, DataError> {
     let mut level = BTreeMap::new();
     let mut add = |name: &str, is_folder: bool| {
@@ -212,9 +212,9 @@ pub(crate) fn sorted_names(dir: &Path) -> io::Result<Vec<OsString>> {
 struct Walk<'a> {
     visitor: Visitor<'a>,
     left_out: LeftOut,
-    /// The folder that is being visited and those above it.
+    /// The folder that is being visited, and the folders above it.
     above: Vec<PathBuf>,
-    /// Files that are named as images and cannot be opened, with their faults; `None` where the first one ends the walk.
+    /// Files that are named as images and cannot be opened, with their faults; `None` if the first such file ends the walk.
     broken: Option<Vec<(PathBuf, DataError)>>,
 }
 
@@ -301,7 +301,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Leaves out an entry that has no content, or refuses one that is named as an image.
+    /// Leaves out an entry that cannot be read, or refuses an entry with the name of an image.
     fn unusable(&mut self, kind: &str, path: &Path, name: &str) -> Result<(), DataError> {
         if is_image_name(name) {
             let found = format!("one of the {kind}; remove it or put the image there");
@@ -311,7 +311,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Ends the walk with the fault of a file, or notes it.
+    /// Returns the error, which ends the walk, or keeps the error in `broken`.
     fn refuse(&mut self, path: &Path, error: DataError) -> Result<(), DataError> {
         let Some(broken) = &mut self.broken else { return Err(error) };
         broken.push((path.to_owned(), error));

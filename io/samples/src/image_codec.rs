@@ -35,7 +35,7 @@ pub const MAX_SIDE_PX: u32 = 2048;
 /// Most memory for the pixels of a frame that is decoded and resized as it is. A larger JPEG is decoded at a reduced scale, and a larger frame of another
 /// format is resized by the means of its pixels.
 const MAX_FULL_BYTES: u64 = 40_000_000;
-/// Side to which a frame of [`MAX_PIXELS`] can be resized by the means of its pixels at once.
+/// Least width and height to which `thumbnail` reduces a large frame: with [`MAX_PIXELS`], its sums of pixels then fit 32 bits.
 const SAFE_SIDE_PX: u32 = 64;
 /// Most memory for the pixels of a file that cannot be decoded at a reduced scale.
 const MAX_DECODED_BYTES: u64 = 250_000_000;
@@ -135,7 +135,7 @@ impl<'a> Frame<'a> {
         let [width, height] = self.size();
         let region = region.unwrap_or([0, 0, width, height]);
         let kept = |channels| Shape { channels, height: region[3] as usize, width: region[2] as usize };
-        // A region without a shape is not decoded where no view can have its size.
+        // Without a shape, a region that is too large for a view is refused before decoding.
         check(shape.unwrap_or(kept(3)))?;
         let orientation = self.structure.orientation;
         let (image, cut_out) = self.decode(stored(region, self.structure.size, orientation), shape)?;
@@ -166,7 +166,7 @@ impl<'a> Frame<'a> {
         self.of_size(image).map(Whole::Decoded)
     }
 
-    /// Decodes the frame, at a reduced scale where it is large. Returns also the region in it.
+    /// Decodes the frame, at a reduced scale if it is large. Also returns the region in the decoded image.
     fn decode(
         &self,
         region: Rectangle,
@@ -207,7 +207,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Width and height of the upright frame, by the first bytes of its file; `None` if these do not tell them.
+/// Width and height of the upright frame, by the first bytes of its file; `None` if these bytes do not tell the size.
 pub(crate) fn size_by_head(head: &[u8]) -> Option<[u32; 2]> {
     let reader = ImageReader::new(Cursor::new(head)).with_guessed_format().ok()?;
     let mut decoder = reader.into_decoder().ok()?;
@@ -215,7 +215,7 @@ pub(crate) fn size_by_head(head: &[u8]) -> Option<[u32; 2]> {
     Some(if is_transposed(decoder.orientation().ok()?) { [height, width] } else { [width, height] })
 }
 
-/// Whether an image has a pixel that is not opaque. One of other than four bytes a pixel counts as transparent if it has alpha.
+/// Returns true if an image has a pixel that is not opaque. An image with alpha that is not 8-bit RGBA always counts as transparent.
 fn is_transparent(image: &DynamicImage) -> bool {
     let has_hole =
         |pixels: &RgbaImage| pixels.as_raw().iter().skip(3).step_by(4).any(|alpha| *alpha < u8::MAX);
@@ -230,13 +230,13 @@ fn error_of(fault: Fault, file: &[u8]) -> CodecError {
     }
 }
 
-/// Whether rows of the stored image are columns of the upright one.
+/// Returns true if the rows of the stored image are the columns of the upright image.
 pub(crate) const fn is_transposed(orientation: Orientation) -> bool {
     use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
     matches!(orientation, Rotate90 | Rotate90FlipH | Rotate270 | Rotate270FlipH)
 }
 
-/// A region of the upright frame as a region of the stored one, whose size is given.
+/// A region of the upright frame as a region of the stored frame, whose width and height are given.
 pub(crate) fn stored(region: Rectangle, [width, height]: [u32; 2], orientation: Orientation) -> Rectangle {
     use Orientation::{FlipHorizontal, FlipVertical, Rotate90, Rotate180, Rotate270, Rotate270FlipH};
     let [left, top, wide, high] = match region {
@@ -316,7 +316,7 @@ pub(crate) fn fitted(
     // The triangle filter has four floats for each pixel of the rows that it has resized.
     let filter_bytes = 16 * u64::from(width) * u64::from(high);
     let cut_out = if filter_bytes.max(image.as_bytes().len() as u64) > MAX_FULL_BYTES {
-        // The sums of this filter have 32 bits, so it goes down to some pixels first.
+        // `thumbnail` sums pixels in 32 bits, so a view smaller than this is made in two steps.
         let (wide, high) = (wide.max(SAFE_SIDE_PX).min(width), high.max(SAFE_SIDE_PX).min(height));
         Cow::Owned(DynamicImage::from(imageops::thumbnail(
             &*image.view(left, top, width, height),

@@ -10,7 +10,7 @@ use crate::image_codec::{MAX_FILE_BYTES, size_by_head};
 use crate::image_structure::is_image;
 use crate::tar_gz::Member;
 
-/// First bytes of a file in which its size is looked for; the whole file is read if they do not tell it.
+/// First bytes of a file that are searched for the size of the image; the whole file is read if these bytes do not tell the size.
 const HEAD_BYTES: u64 = 64 << 10;
 
 /// Sizes of image files, each `[height, width]` of the upright image.
@@ -42,7 +42,7 @@ pub fn image_sizes(path: &Path, progress: &mut dyn FnMut(usize)) -> Result<Optio
             if !is_image(&bytes) {
                 break;
             }
-            // A damaged image has no size; the reader of the data set names it.
+            // A damaged image has no size; the reader of the data set reports the image.
             if let Some([width, height]) = size_by_head(&bytes) {
                 heights.push(height as usize);
                 widths.push(width as usize);

@@ -31,7 +31,7 @@ pub(crate) enum Coding {
     /// PNG or WebP.
     Other {
         name: &'static str,
-        /// Memory for a pixel while decoding.
+        /// Bytes of memory for a pixel while decoding.
         pixel_bytes: u64,
         /// Offset of the first byte that is not of the image.
         end: usize,
@@ -41,7 +41,7 @@ pub(crate) enum Coding {
 /// Function that finds the structure of a file.
 type Parser = fn(&[u8]) -> Result<Structure, Fault>;
 
-/// The parser of a file's format. `None` for a file whose first bytes are of no known one.
+/// The parser of a file's format; `None` if the first bytes are of no known format.
 fn parser(start: &[u8]) -> Option<Parser> {
     if start.starts_with(JPEG) {
         Some(jpeg)
@@ -54,12 +54,12 @@ fn parser(start: &[u8]) -> Option<Parser> {
     }
 }
 
-/// Whether a file that begins with these bytes is an image.
+/// Returns true if a file that begins with these bytes is an image.
 pub(crate) fn is_image(start: &[u8]) -> bool {
     parser(start).is_some()
 }
 
-/// Whether a file ends within the bytes that tell its format.
+/// Returns true if a file ends within the bytes that tell its format.
 fn is_cut(file: &[u8]) -> bool {
     let is_start = |start: &&[u8]| start.starts_with(file);
     [JPEG, PNG, RIFF].iter().any(is_start) || (file.starts_with(RIFF) && file.len() < 12)
@@ -75,7 +75,7 @@ impl Structure {
         }
     }
 
-    /// Memory that decoding at full size needs, in bytes, and the kind of file in words. A JPEG that can be decoded at a reduced scale needs none.
+    /// Memory that decoding at full size needs, in bytes, and the kind of file in words. A JPEG that can be decoded at a reduced scale counts as 0.
     pub(crate) fn needed_bytes(&self) -> (u64, &'static str) {
         match &self.coding {
             Coding::Jpeg(markers) if is_reducible(markers) => (0, "baseline JPEG"),
@@ -109,7 +109,7 @@ fn jpeg(file: &[u8]) -> Result<Structure, Fault> {
     Ok(Structure { size, orientation, coding: Coding::Jpeg(markers) })
 }
 
-/// Orientation in Exif data; some writers keep the head that it has in a JPEG.
+/// Orientation in Exif data. Some writers of PNG and WebP keep the prefix that the data has in a JPEG.
 fn orientation(exif: Option<&[u8]>) -> Orientation {
     let exif = exif.map(|exif| exif.strip_prefix(b"Exif\0\0").unwrap_or(exif));
     exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms)
@@ -171,7 +171,7 @@ fn webp(file: &[u8]) -> Result<Structure, Fault> {
     let mut rest = file.get(12..end).ok_or(Fault::Cut)?;
     let (mut size, mut exif, mut pixel_bytes) = (None, None, 0);
     while let Some((kind, body)) = next_chunk(&mut rest)? {
-        // Bytes of a pixel: of the frame that is given out, and of what the decoder keeps beside it.
+        // Bytes of memory for a pixel: in the decoded frame, and in the buffers of the decoder.
         let (own_size, bytes) = match (kind, body) {
             (b"VP8X", [_, _, _, _, sides @ ..]) if sides.len() >= 6 => (Some(sides_of(sides)), 0),
             (b"VP8L", _) => (picture_size(kind, body), 8),
@@ -202,7 +202,7 @@ fn webp(file: &[u8]) -> Result<Structure, Fault> {
 /// Kind and body of a chunk.
 type Chunk<'a> = (&'a [u8; 4], &'a [u8]);
 
-/// Splits the next chunk off. `None` where no head of a chunk follows.
+/// Splits the next chunk off; `None` if no head of a chunk follows.
 fn next_chunk<'a>(rest: &mut &'a [u8]) -> Result<Option<Chunk<'a>>, Fault> {
     let Some(([kind @ .., a, b, c, d], after)) = rest.split_first_chunk::<8>() else { return Ok(None) };
     let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
@@ -211,7 +211,7 @@ fn next_chunk<'a>(rest: &mut &'a [u8]) -> Result<Option<Chunk<'a>>, Fault> {
     Ok(Some((kind, body)))
 }
 
-/// Size of a lossless or lossy picture. `None` for another chunk.
+/// Width and height of a lossless or lossy picture; `None` for another chunk.
 fn picture_size(kind: &[u8; 4], body: &[u8]) -> Option<[u32; 2]> {
     match (kind, body) {
         (b"VP8L", [0x2f, sides @ ..]) if sides.len() >= 4 => {
@@ -225,7 +225,8 @@ fn picture_size(kind: &[u8; 4], body: &[u8]) -> Option<[u32; 2]> {
     }
 }
 
-/// Whether a frame of an animation lies in the canvas, and its picture has the size of the frame. The decoder takes memory for the picture at once.
+/// Returns true if a frame of an animation lies in the canvas, and the picture has the size of the frame. The decoder takes memory for the
+/// picture at once.
 ///
 /// ```text
 /// left / 2   top / 2   width - 1   height - 1   duration, flags   perhaps a chunk ALPH   chunk of the picture
@@ -243,7 +244,7 @@ fn fits_canvas(body: &[u8], canvas: [u32; 2]) -> bool {
         && (0..2).all(|axis| corner[axis] + frame[axis] <= canvas[axis])
 }
 
-/// Two sides of three bytes each, stored less one.
+/// Width and height of three bytes each, stored minus one.
 fn sides_of(bytes: &[u8]) -> [u32; 2] {
     [&bytes[..3], &bytes[3..6]].map(|side| number(side) + 1)
 }

@@ -34,13 +34,13 @@ pub struct InMemory {
     labels: Vec<String>,
     slots: usize,
     shape: Shape,
-    /// In the order of [`Part::ALL`].
+    /// Parts in the order of [`Part::ALL`].
     parts: [InMemoryPart; Part::ALL.len()],
     /// The views of all parts.
     views: StoredViews,
-    /// Whether the groups are the frames of one recording.
+    /// True when the groups are the frames of one recording.
     pub(crate) is_recording: bool,
-    /// Why the calibration part allows no promise; `None` if it allows one.
+    /// Reason why the calibration part allows no promise; `None` if a promise is allowed.
     pub(crate) promise_obstacle: Option<String>,
     /// Remarks about the reading.
     pub(crate) notes: Vec<String>,
@@ -77,7 +77,7 @@ impl InMemoryPart {
         self.groups = names.iter().filter_map(number).collect();
     }
 
-    /// Cuts off the samples from `at` on, as a part of their own. Only for independent samples without files: groups and names get lost.
+    /// Cuts off the samples from `at` on, as a part of their own. Only for independent samples without files: groups and file names get lost.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let slots = self.views.len() / self.len().max(1);
         let (classes, views) = (self.classes.split_off(at), self.views.split_off(at * slots));

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::DataError;
 use crate::data_set::Omissions;
 
-/// Kinds that are told apart; the rest is one kind.
+/// Most kinds that are counted apart; further kinds are counted together.
 const MAX_KINDS: usize = 16;
 
 /// Longest example, in characters.
@@ -28,7 +28,7 @@ impl LeftOut {
         self.kinds.entry(kind.to_owned()).or_insert_with(|| (0, example())).0 += 1;
     }
 
-    /// A remark about all kinds, if there is one; an error where nothing may be left out.
+    /// A remark about all kinds; `None` if nothing is left out, and an error if something is and may not be.
     pub(crate) fn note(self, root: &Path, omissions: Omissions) -> Result<Option<String>, DataError> {
         if self.kinds.is_empty() {
             return Ok(None);

@@ -37,7 +37,7 @@ pub(crate) const FASHION_MNIST: DataSetInfo = DataSetInfo {
 /// Files of MNIST and of Fashion-MNIST.
 pub(crate) const FILES: &str = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, \
                                 each plain or .gz";
-/// File that tells MNIST and what is made of the same files.
+/// File by which MNIST, and the data sets with files of the same names, are recognised.
 pub(crate) const MARKS: &[&str] = &["train-images-idx3-ubyte"];
 /// Height and width of an image.
 pub(crate) const IMAGE_SIDE: usize = 28;

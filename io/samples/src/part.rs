@@ -30,7 +30,7 @@ impl Part {
         }
     }
 
-    /// The part with this name; `validation` is a second name of `val`.
+    /// The part with this name; `validation` is a second name of `val`. `None` for another name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let name = if name == "validation" { Self::Validation.name() } else { name };

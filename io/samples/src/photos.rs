@@ -5,7 +5,7 @@
 //! day/17/cam0.jpg  day/17/cam3.jpg  several cameras: a folder is a sample; cameras without a file do not see it
 //! day/cam0/17.jpg  day/cam3/17.jpg  several cameras: photos of one name are a sample
 //! ```
-//! Images of folders are told and left out by the same rules as those of a data set.
+//! Images of folders are recognised and left out by the rules of a data set.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::{DataError, Shape, View};
 pub struct Photo {
     /// The file.
     pub path: PathBuf,
-    /// Why the file cannot be opened, as far as the listing of its folder shows it.
+    /// Reason why the file cannot be opened, if the listing of its folder found one.
     fault: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Photo {
     /// Reads the view in the photo with the framing of its slot, as the training data and a device's frames are read.
     ///
     /// # Errors
-    /// Why the file gives no view, in words, without its path.
+    /// The reason why the file gives no view, in words.
     pub fn view(&self, shape: Shape, framing: Framing) -> Result<View, String> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
@@ -53,7 +53,7 @@ impl Photo {
     }
 }
 
-/// Lists photos in the order of `paths`, those of a folder in the order of their names. A path that is no folder is a photo, also if it
+/// Lists photos in the order of `paths`, photos of a folder in the order of their names. A path that is no folder is a photo, also if it
 /// cannot be read. Also returns remarks about what is left out.
 ///
 /// # Errors
@@ -78,7 +78,7 @@ pub fn list(paths: &[PathBuf]) -> Result<(Vec<Photo>, Vec<String>), DataError> {
 /// Samples of a network of `slots` cameras, in the order of their first photos.
 ///
 /// # Errors
-/// [`DataError::Content`] for a photo of several cameras whose path names no camera, or one that is there twice.
+/// With several slots, [`DataError::Content`] for a photo whose path names no camera below `slots`, and for a second photo of a camera in a sample.
 pub fn samples(photos: Vec<Photo>, slots: usize) -> Result<Vec<PhotoSample>, DataError> {
     if slots == 1 {
         let sample = |photo: Photo| PhotoSample { name: text(&photo.path), photos: vec![Some(photo)] };
@@ -117,7 +117,7 @@ pub fn of_one_camera(photos: &[Photo], slots: usize) -> Option<Vec<PhotoSample>>
     photos.iter().all(|photo| camera_of(&photo.path).is_none()).then(|| photos.iter().map(sample).collect())
 }
 
-/// Name of the sample and the camera of a photo: the camera is the file's name or that of its folder.
+/// Name of the sample and the camera of a photo. The file or its folder names the camera; `None` if neither does.
 fn camera_of(path: &Path) -> Option<(String, usize)> {
     let file = text_of(path.file_name()?);
     let (stem, _) = image_stem(&file);

@@ -1,6 +1,6 @@
 //! From a frame to a view: the region of interest is cut out and fitted into the view, alike in training and on devices.
 //!
-//! The frame is the upright one, as viewers show it.
+//! Regions refer to the upright frame, as viewers show it.
 
 pub use headwater_protocol::{Fit, Framing, RegionError, Roi};
 
@@ -60,7 +60,7 @@ impl RawFormat {
     }
 }
 
-/// A frame that gives one view or several. It is decoded once, unless it is so large that the scale of decoding depends on the view.
+/// A frame that gives one view or several. The frame is decoded once, unless it is so large that the scale of decoding depends on the view.
 pub struct DecodedFrame<'a>(Pixels<'a>);
 
 enum Pixels<'a> {
@@ -111,7 +111,8 @@ impl<'a> DecodedFrame<'a> {
     /// Cuts out the region, fits it into a view of `shape`, and orders the bytes CHW.
     ///
     /// # Errors
-    /// [`RoiError::Region`] for a region outside the frame, [`RoiError::Codec`] for a shape that no image has.
+    /// [`RoiError::Region`] for a region outside the frame, [`RoiError::Codec`] for a shape that no image has, and for a large frame that
+    /// cannot be decoded.
     pub fn view(&self, shape: Shape, framing: Framing) -> Result<View, RoiError> {
         image_codec::check(shape)?;
         let (region, inner) = placed(framing, self.size(), shape)?;
@@ -129,7 +130,7 @@ impl<'a> DecodedFrame<'a> {
 /// Decodes PNG, JPEG or WebP, cuts out the region, fits it into a view of `shape`, and orders the bytes CHW.
 ///
 /// # Errors
-/// [`RoiError::Codec`] for a file that is no image, [`RoiError::Region`] for a region outside the frame.
+/// [`RoiError::Codec`] for a file that is no image or a shape that no image has; [`RoiError::Region`] for a region outside the frame.
 pub fn decode(bytes: &[u8], shape: Shape, framing: Framing) -> Result<View, RoiError> {
     Ok(decode_to(bytes, Some(shape), framing)?.0)
 }
@@ -152,7 +153,7 @@ pub(crate) fn decode_to(
     Ok((in_middle(view, shape), own))
 }
 
-/// The region of a frame, and the shape that it gets in a view of `shape`.
+/// The region of a frame, and the shape that the region gets in a view of `shape`.
 fn placed(framing: Framing, frame: [u32; 2], shape: Shape) -> Result<([u32; 4], Shape), RegionError> {
     let view = [shape.width, shape.height].map(|side| side as u32);
     let Placement { region, size } = framing.place(frame, view)?;
@@ -160,7 +161,7 @@ fn placed(framing: Framing, frame: [u32; 2], shape: Shape) -> Result<([u32; 4], 
     Ok((region, Shape { height, width, ..shape }))
 }
 
-/// A view in the middle of a black one of `shape`.
+/// Puts a view in the middle of a black view of `shape`.
 fn in_middle(view: View, shape: Shape) -> View {
     if view.shape == shape {
         return view;

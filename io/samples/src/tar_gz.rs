@@ -15,10 +15,10 @@ use crate::image_structure::{START_BYTES, is_image};
 /// First bytes of a gzip file.
 pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Memory for the content of a file that is taken at once, in bytes.
+/// Most bytes of memory that are reserved for a file before its content arrives.
 const RESERVED_BYTES: u64 = 256 << 10;
 
-/// Files that are taken for a `.tar.gz`: offset and bytes that tell them.
+/// Other files that users may give as a `.tar.gz`: offset, bytes at the offset, and name.
 const OTHER_ARCHIVES: [(usize, &[u8], &str); 5] = [
     (0, b"PK", "a zip"),
     (0, b"BZh", "a bzip2 file"),
@@ -47,14 +47,14 @@ impl Member<'_> {
         Ok(bytes)
     }
 
-    /// Whether the file is an image by its first bytes, which alone are read, or by its name.
+    /// Returns true if the file is an image by its first bytes or by its name. Only the first bytes are read.
     pub(crate) fn holds_image(self) -> bool {
         let mut start = Vec::new();
         let is_read = append(self.content, START_BYTES.min(self.size), &mut start).is_ok();
         is_read && is_image(&start) || is_image_name(self.name)
     }
 
-    /// Reads an image. `None` for other content, of which only the first bytes are read.
+    /// Reads a file that is an image by its first bytes or by its name. `None` for another file, of which only the first bytes are read.
     ///
     /// # Errors
     /// [`DataError::Read`] from the content, [`DataError::TooLarge`] for an image that is too long.
@@ -136,7 +136,7 @@ fn append(file: impl Read, size: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Inflated stream that counts its bytes and remembers whether its end was reached. The error of the tar reader does not tell a stream
-/// that is too long from one that is cut off.
+/// that is too long from a stream that is cut off.
 struct Stream<R> {
     source: R,
     inflated: u64,

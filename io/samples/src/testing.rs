@@ -34,7 +34,6 @@ pub(crate) fn directory(names: &[&str]) -> TempDir {
     dir
 }
 
-/// Compressed bytes.
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).unwrap();

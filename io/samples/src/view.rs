@@ -59,7 +59,7 @@ impl View {
 /// Views of one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleViews {
-    /// True class; `None` if unknown.
+    /// True class; `None` if unknown, or for a sample that shows none of the classes.
     pub label: Option<u16>,
     /// One entry per slot, in slot order. `None` when the slot does not see the sample.
     pub views: Vec<Option<View>>,

@@ -45,7 +45,7 @@ pub(crate) struct ViewFile {
     checks: Vec<[u8; CHECK_BYTES as usize]>,
     /// Remarks about the images of the views.
     pub(crate) notes: Vec<String>,
-    /// The first view that could not be read, and why.
+    /// The first view that could not be read, and the reason.
     fault: OnceLock<String>,
 }
 
@@ -78,7 +78,7 @@ impl ViewFile {
     /// Opens a file with this content; no view is read yet. `None` if there is no file.
     ///
     /// # Errors
-    /// Why the file is not whole, or cannot be read, in words.
+    /// The reason why the file is not whole or cannot be read, in words.
     pub(crate) fn open(path: &Path, content: &ViewFileContent) -> Result<Option<Self>, String> {
         let text = |error: io::Error| error.to_string();
         if !path.exists() {
@@ -111,7 +111,7 @@ impl ViewFile {
         Ok(Some(Self { path, file, content, checks, notes, fault: OnceLock::new() }))
     }
 
-    /// Whether a file is one of views, of any version.
+    /// Returns true if a file is a file of views, of any version.
     pub(crate) fn is_one(path: &Path) -> bool {
         let mut start = [0; MAGIC.len()];
         let is_read =
@@ -119,8 +119,8 @@ impl ViewFile {
         is_read && start[..MAGIC.len() - 1] == MAGIC[..MAGIC.len() - 1]
     }
 
-    /// Reads a view. One that cannot be read, or differs from its check sum, is black: [`Self::fault`] says so, and the file is removed, so that the
-    /// next command makes it again.
+    /// Reads a view. A view that cannot be read, or differs from its check sum, becomes black: [`Self::fault`] then names it, and the file
+    /// is removed, so that the next command makes the file again.
     pub(crate) fn read(&self, view: usize, pixels: &mut [u8]) {
         let reason = match self.file.read_exact_at(pixels, self.content.position(view)) {
             Ok(()) if check_sum(pixels) == self.checks[view] => return,
@@ -137,7 +137,7 @@ impl ViewFile {
         });
     }
 
-    /// The first view that could not be read, and why.
+    /// The first view that could not be read, and the reason; `None` if every view so far was read.
     pub(crate) fn fault(&self) -> Option<&str> {
         self.fault.get().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! Certificates of a program: files, authority, revocation list, expiry; and who else may read the program's key.
+//! Checks of a program's certificates: files, authority, revocation list, expiry, and the rights of the file of the key.
 
 use std::collections::BTreeSet;
 use std::path::Path;

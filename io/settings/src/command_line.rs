@@ -40,7 +40,7 @@ pub(crate) fn read(
     Ok((values.map(|(value, flag)| (flag, value)).collect(), mistakes))
 }
 
-/// Leaves out the argument of a mistake with its value; false if the mistake names no argument.
+/// Leaves out the argument of a mistake with its value. Returns false if the mistake names none of the arguments.
 fn leave_out(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
     let Some(flag) = argument(error).split([' ', '=']).next().filter(|flag| !flag.is_empty()) else {
         return false;

@@ -1,4 +1,4 @@
-//! Folders that a program writes into: whether it may, and how much room there is.
+//! Checks of the folders that a program writes into: permissions and free space.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use rustix::fs::{Access, access, statvfs};
 
 use crate::finding::Finding;
 
-/// Free bytes below which a journal stops: twice its reserve file of 1 MiB.
+/// Free bytes that a journal needs to make its reserve file: twice the 1 MiB of that file.
 const LEAST_BYTES: u64 = 2 << 20;
 
 /// A file or folder that a program writes.
@@ -23,7 +23,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// Whether the program may write there, and whether there is room.
+    /// Checks that the program may write there, and that there is room.
     pub fn check(&self) -> Finding {
         let Self { key, folder, file, wanted } = self;
         let fail = |found: String, advice: String| Finding::fail("disk", format!("{key}: {found}"), advice);

@@ -77,7 +77,8 @@ pub fn split_advice<'a>(text: &'a str, otherwise: &'a str) -> (&'a str, &'a str)
 }
 
 /// Adds the mistakes with which the program would refuse to start. Mistakes and failed findings begin with the key of a setting: a
-/// failed finding with the key of a mistake takes the words of the mistake. Adds that all is well if nothing fails.
+/// failed finding with the key of a mistake takes the words of the mistake. If nothing fails, adds a finding
+/// that the program takes every setting.
 pub fn add_mistakes(program: &str, findings: &mut Vec<Finding>, mistakes: Vec<String>) {
     let key = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
     let mut failed: Vec<_> = findings.iter_mut().filter(|finding| finding.level == Level::Fail).collect();
@@ -115,8 +116,8 @@ fn advice(key: &str, program: &str) -> String {
     }
 }
 
-/// Prints the findings of a program as comments above the settings in effect: exit code 0. If findings fail, prints only these, as a
-/// start prints its mistakes: exit code 2.
+/// Prints the findings of a program as comments above the settings in effect: exit code 0, or 1 if the text cannot be written. If findings
+/// fail, prints only these, as a start prints its mistakes: exit code 2.
 pub fn print_checked<S: Program>(loaded: &Loaded<S>, findings: &[Finding]) -> ExitCode {
     let fails = findings.iter().filter(|finding| finding.level == Level::Fail);
     let fails: Vec<_> = fails.map(|finding| finding.found.clone()).collect();
@@ -127,7 +128,8 @@ pub fn print_checked<S: Program>(loaded: &Loaded<S>, findings: &[Finding]) -> Ex
     print_result(S::NAME, &format!("{lines}\n{}", loaded.to_toml()))
 }
 
-/// A finding about a setting whose path leads to no file, such as a pipe: reading it could last for ever.
+/// A finding about a setting whose path leads to a pipe, a device or a socket, which a read could wait for without end. `None` for a regular
+/// file, for a folder if `may_be_folder`, and for a path that is not set or does not exist.
 pub fn no_file(key: &str, path: Option<&Path>, may_be_folder: bool) -> Option<Finding> {
     let path = path?;
     let found = std::fs::metadata(path).ok()?;
@@ -143,7 +145,7 @@ pub fn no_file(key: &str, path: Option<&Path>, may_be_folder: bool) -> Option<Fi
     Some(Finding::fail(check, found, format!("name {expected}")))
 }
 
-/// A warning if others than the owner may read a file with a secret.
+/// A warning if others than the owner may read a file with a secret; otherwise `None`.
 pub fn readable_secret(file: Option<&Path>) -> Option<Finding> {
     let sentence = readers(file?)?;
     let (found, advice) = split_advice(&sentence, "chmod 600");

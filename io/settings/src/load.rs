@@ -44,7 +44,7 @@ pub struct Loaded<S> {
     pub place: String,
 }
 
-/// Exit code of a program that asked whether the running one is live at every admin port that is set: 0, or 1 with the reason on standard
+/// Exit code of a program that asked whether the running program is live at every admin port that is set: 0, or 1 with the reason on standard
 /// error.
 pub fn checked_live<'a>(program: &str, admins: impl IntoIterator<Item = &'a AdminSettings>) -> ExitCode {
     let addresses: Vec<_> = admins.into_iter().filter_map(|admin| admin.listen).collect();
@@ -77,14 +77,14 @@ pub enum Outside {
     Shared,
     /// Every table takes the value; two tables with one value are a mistake.
     Distinct,
-    /// A folder, in which each table takes the one named by its `id`. Two tables with one folder are a mistake.
+    /// A folder. Each table takes the folder in it that has the table's `id` as its name. Two tables with one folder are a mistake.
     Folder,
     /// An address to listen at, which the first table takes. Two tables with one address are a mistake, except port 0.
     Address,
 }
 
-/// Reads the settings of several services of one process: a table `[[array]]` of the file for each, whose keys stand in place of those
-/// outside the tables, also of the environment. Without tables these are the settings of one service. `own` are the keys of a table.
+/// Reads the settings of several services of one process, with one table `[[array]]` of the file for each. A key of a table replaces the
+/// same key outside the tables, also in the environment. Without tables these are the settings of one service. `own` are the keys of a table.
 ///
 /// # Errors
 /// As [`load`], with the mistakes of every table.
@@ -147,7 +147,7 @@ pub fn load_each<S: Program>(
             known.push(found);
         }
     }
-    // A mistake or a warning outside the tables is found once for each table.
+    // A mistake or a warning about a key outside the tables is found once for each table, and reported once.
     let mut seen = BTreeSet::new();
     mistakes.retain(|mistake| seen.insert(mistake.clone()));
     for loaded in &mut all {
@@ -178,7 +178,7 @@ impl Inputs {
     }
 }
 
-/// The inputs of a program, and the mistakes of its command line.
+/// The values from command line, environment and file of a program, and the mistakes of the command line.
 fn inputs_of<S: Program>(sources: Sources) -> Result<(Inputs, Vec<String>), Stop> {
     let declared = declared::<S>(S::PREFIX);
     let (flags, mut mistakes) = command_line::read(S::NAME, S::ABOUT, &declared, &sources.arguments)?;
@@ -237,7 +237,7 @@ fn unreadable(inputs: &Inputs, declared: &[Declared]) -> Vec<String> {
 }
 
 impl Sources {
-    /// All inputs, with the content of the file that a flag or a variable names.
+    /// The values of all sources, with the content of the file that a flag or a variable names.
     fn read_file(
         self,
         flags: BTreeMap<String, OsString>,
@@ -273,8 +273,8 @@ fn expired(value: &Value) -> Option<String> {
 
 /// Warnings of variables that look like settings of this program and are none.
 ///
-/// A variable with the program's prefix is unknown unless it belongs to another program. A variable with another prefix is one where at
-/// most two letters differ from a known name.
+/// A variable with the program's prefix is unknown unless it belongs to another program. A variable with the prefix of another
+/// program is warned of if at most two letters differ from a known name.
 fn unknown_variables<S: Program>(
     environment: &BTreeMap<String, OsString>,
     declared: &[Declared],
@@ -303,7 +303,7 @@ fn unknown_variables<S: Program>(
 /// Beginning of every variable of ours.
 const OUR_PREFIX: &str = "HEADWATER_";
 
-/// Whether a variable belongs to another program, or is one that Kubernetes makes for a service named after one of our programs.
+/// Returns true if a variable belongs to another program, or is one that Kubernetes makes for a service named after one of our programs.
 fn is_of_others(name: &str, others: &[&str]) -> bool {
     let is_other = |other: &&str| name == *other || (other.ends_with('_') && name.starts_with(other));
     let is_of_kubernetes = name.contains("_SERVICE_HOST")

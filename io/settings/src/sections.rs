@@ -86,7 +86,7 @@ impl BrokerSettings {
 }
 
 impl AdminSettings {
-    /// The mistake of an admin port that other machines could reach while `remote` is not set.
+    /// The mistake of an admin port that other machines could reach while `remote` is not set; otherwise `None`.
     pub fn check(&self) -> Option<Misfit> {
         let beyond = self.listen.filter(|listen| !listen.ip().is_loopback() && !self.remote)?;
         Some(Misfit::new(

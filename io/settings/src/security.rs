@@ -1,4 +1,4 @@
-//! Who a program is, whom it trusts, and which links may go without TLS.
+//! Identity of a program, the authorities and keys that it trusts, and the links that may go without TLS.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ impl TlsSettings {
 }
 
 impl SecuritySettings {
-    /// Which signed bundles the program takes: their keys, site and oldest release; `None` if every bundle is taken. `name` is the name
+    /// The rule for signed bundles that the program takes: keys, site and oldest release; `None` if every bundle is taken. `name` is the name
     /// under which the release file holds the release that was used last.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ fn public_keys(text: &str) -> Result<List<VerifyingKey>, Mistake> {
     })
 }
 
-/// Whether a host is this machine by its name or address.
+/// Returns true if the host is `localhost` or a loopback address.
 fn is_own_host(endpoint: &Endpoint) -> bool {
     let host = endpoint.host();
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -1,4 +1,4 @@
-//! Settings as TOML text: those in effect, and the commented example file.
+//! Settings as TOML text: the settings in effect, and the commented example file.
 
 use headwater_toml_file::last_part;
 
@@ -48,7 +48,7 @@ fn section(declared: &Declared) -> String {
     declared.key.rsplit_once('.').map_or("", |(section, _)| section).to_owned()
 }
 
-/// Text of all lines: those without a section first, then section by section, then table by table.
+/// Text of all lines: the lines without a section first, then section by section, then table by table.
 fn sections(lines: impl Iterator<Item = (Heading, String)>) -> String {
     let lines: Vec<_> = lines.collect();
     let mut headings = vec![(None, String::new())];

@@ -1,4 +1,4 @@
-//! Where settings come from, before they are read.
+//! Sources of settings, before they are read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use headwater_toml_file::Document;
 
-/// Largest settings file that is read; those of a site have some kilobytes.
+/// Longest settings file that is read, in bytes. The settings files of a site have some kilobytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Command line, environment and file of a program.
@@ -43,7 +43,7 @@ impl Sources {
 /// Values of a settings file.
 ///
 /// # Errors
-/// Why the file cannot be read, or every place that is not TOML, each behind the name of the file.
+/// The reason why the file cannot be read, or every place that is not TOML, each behind the name of the file.
 pub fn read_document(path: &Path) -> Result<Document, Vec<String>> {
     let text = headwater_transport::read_bounded(path, MAX_FILE_BYTES).and_then(|bytes| {
         String::from_utf8(bytes).map_err(|error| {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use headwater_telemetry::{print, print_error};
 use headwater_transport::redacted;
 
-/// Why a program ends before it starts.
+/// Reason why a program ends before it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// `--help` or `--version`, with the text to print.
@@ -15,7 +15,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// The mistakes; the help where it was asked for.
+    /// The mistakes, or the text of the help as the only entry.
     pub fn into_mistakes(self) -> Vec<String> {
         match self {
             Self::Help(text) => vec![text],

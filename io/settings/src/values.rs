@@ -36,7 +36,7 @@ impl<T: FromStr<Err: Display>> FromStr for List<T> {
     }
 }
 
-/// Reads one of an enum's names, as its `Deserialize` knows them.
+/// Reads one of the names of an enum, as the `Deserialize` of the enum knows them.
 ///
 /// # Errors
 /// [`Mistake`] that lists the names.
@@ -73,7 +73,7 @@ pub(crate) fn literal(text: &str) -> Toml {
     }
 }
 
-/// Settings that are right alone and do not fit each other. Not reported if one of the keys has a mistake of its own.
+/// Settings that are right alone and do not fit each other. A misfit is not reported if one of its keys has a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     /// The key that the message names, then the keys on which the misfit depends.
@@ -120,7 +120,7 @@ impl From<Misfit> for String {
 pub struct Mistake(pub String);
 
 impl Mistake {
-    /// The mistake with the value, unless the type has named it.
+    /// The mistake with the found value, unless the text names the value already.
     pub(crate) fn with_found(self, found: &Toml) -> Self {
         if self.0.contains(", found ") {
             self

@@ -61,7 +61,7 @@ settings! {
     }
 }
 
-/// How the door is watched.
+/// Way of watching the door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {

@@ -42,10 +42,10 @@ pub enum Liveness {
 
 /// Health of a service, for the admin port and the service manager. A function that returns the liveness implements this trait.
 pub trait Health: Send + Sync + 'static {
-    /// Whether only a new process helps.
+    /// [`Liveness::Failed`] if only a new process helps.
     fn liveness(&self) -> Liveness;
 
-    /// Why the service takes no work now, or an empty text if the service gives no reason; `None` if it takes work.
+    /// Reason why the service takes no work now, or an empty text if the service gives no reason; `None` if the service takes work.
     fn unready_reason(&self) -> Option<String> {
         match self.liveness() {
             Liveness::Live => None,
@@ -96,7 +96,7 @@ const CLOSED: [ReportMetric<Arc<ClosedConnections>>; 1] = [ReportMetric::counter
 )];
 
 impl AdminServer {
-    /// Listens on the address of the settings, if there is one, and answers. Declares the port's own metric.
+    /// Listens on the address of the settings, and answers. Declares the port's own metric. Returns `None` without an address.
     ///
     /// # Errors
     /// The system's error when the address is not available.
@@ -199,7 +199,7 @@ pub fn certificate_status(state: CertificateState) -> CertificateStatus {
     CertificateStatus { expires_unix_s, reload_failed: has_failed_reload }
 }
 
-/// The answer 503 with a state, and the reason unless that is empty.
+/// The answer 503 with a state, and the reason if it is not empty.
 fn unavailable(state: &str, reason: &str) -> (StatusCode, &'static str, String) {
     let body = format!("{state}\n{reason}");
     (StatusCode::SERVICE_UNAVAILABLE, "text/plain", body.trim_end().to_owned() + "\n")

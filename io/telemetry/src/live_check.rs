@@ -11,13 +11,13 @@ use crate::admin::PROGRAM_HEADER;
 /// Longest time of the whole check. A container's health check gives up after 3 s.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Most bytes of an answer that are read.
+/// Bytes of an answer after which nothing more is read.
 const MAX_ANSWER_BYTES: usize = 4096;
 
 /// Asks the admin port of a running program whether the program is live. Takes at most two seconds.
 ///
 /// # Errors
-/// A sentence: nobody answers, another program does, or the program says that it is not live, and why.
+/// A sentence: nobody answers, another program answers, or the program says that it is not live, with the reason.
 pub fn check_live(listen: SocketAddr, program: &str) -> Result<(), String> {
     let address = reachable_address(listen);
     let answer = ask(address, LIMIT)
@@ -42,7 +42,7 @@ pub fn check_live(listen: SocketAddr, program: &str) -> Result<(), String> {
     }
 }
 
-/// Value of a header.
+/// Value of a header; `None` if the answer lacks the header.
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
     let mut values = fields.filter(|(found, _)| found.eq_ignore_ascii_case(name));
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one connection with these pieces, each after a pause, and leaves the connection open until the client has closed it.
+    /// Answers one connection with these pieces, each after a pause, then closes the connection.
     fn server(pieces: &'static [&'static str], pause: Duration) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");

@@ -23,7 +23,8 @@ const BASE_FILTER: &str = "rumqttc::state=error";
 
 /// Starts logging for this process; called once, by a `main.rs`.
 ///
-/// `filter` is a level or a list such as `info,headwater_link=debug`. If the environment variable `RUST_LOG` is set, it replaces `filter`.
+/// `filter` is a level or a list such as `info,headwater_link=debug`. If the environment variable `RUST_LOG` is set and not empty,
+/// its value replaces `filter`.
 ///
 /// # Errors
 /// [`FilterError`] for a filter that cannot be read.
@@ -95,7 +96,7 @@ fn check_part(part: &str) -> Result<(), FilterError> {
     Ok(())
 }
 
-/// Whether a name is the first part of one of our targets.
+/// Returns true if a name is the first part of one of our targets.
 fn is_target(name: &str) -> bool {
     TARGETS.split(", ").any(|target| target == name)
 }

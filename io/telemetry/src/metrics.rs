@@ -38,7 +38,7 @@ impl Metrics {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for reports in self.reports.lock().iter() {
-            // One family at a time: those of a thousand groups together take four times the memory of their text. Encoding fails for a
+            // One family at a time: all families of a thousand groups together take four times the memory of their text. Encoding fails for a
             // family without metrics, which has no lines.
             reports.each_family(&mut |family| _ = TextEncoder::new().encode_utf8(&[family], &mut text));
         }

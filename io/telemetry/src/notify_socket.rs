@@ -17,7 +17,7 @@ pub(crate) struct NotifySocket {
     name: OsString,
     /// Messages that the manager has not taken and must have in this order; at most two.
     waiting: Mutex<Vec<String>>,
-    /// Whether the log says that the manager was not told.
+    /// True once the log says that the manager was not told.
     is_logged: AtomicBool,
 }
 
@@ -26,7 +26,7 @@ impl NotifySocket {
         Self { name, waiting: Mutex::new(Vec::new()), is_logged: AtomicBool::new(false) }
     }
 
-    /// Sends a message once; returns whether the manager took it.
+    /// Sends a message once. Returns true if the manager took it.
     pub(crate) fn send(&self, states: &[NotifyState<'_>]) -> bool {
         self.send_text(&text_of(states))
     }

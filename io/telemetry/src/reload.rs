@@ -10,7 +10,7 @@ use tracing::warn;
 #[derive(Debug)]
 pub struct ReloadSignal {
     hangup: Signal,
-    /// Whether a request came while files were read.
+    /// True when a request came while files were read.
     is_requested: bool,
 }
 

@@ -154,7 +154,7 @@ impl<R> ReportMetric<R> {
         Self { name, help, kind: MetricType::GAUGE, values: Values::ByTwoLabels { labels, read } }
     }
 
-    /// The metrics of several reports, each beside the labels that stand on every metric of it.
+    /// The metrics of several reports, each report beside the labels that stand on all its metrics.
     fn family<'a>(&self, reports: impl IntoIterator<Item = (&'a [LabelPair], &'a R)>) -> MetricFamily
     where
         R: 'a,
@@ -316,7 +316,7 @@ impl Metrics {
         let mut same = reports
             .iter_mut()
             .filter_map(|reports| (&mut **reports as &mut dyn Any).downcast_mut::<Reports<R>>());
-        // By name: a constant may have several addresses.
+        // Reports are compared by the names of their metrics, since a constant may have several addresses.
         if let Some(same) = same.find(|reports| {
             reports.metrics.iter().map(|metric| metric.name).eq(metrics.iter().map(|metric| metric.name))
         }) {
@@ -338,7 +338,7 @@ struct Reports<R: 'static> {
     sources: Vec<Source<R>>,
 }
 
-/// Function that makes a report, with the labels that stand on every metric of it.
+/// Function that makes a report, with the labels that stand on every metric of the report.
 struct Source<R> {
     labels: Vec<LabelPair>,
     read: Box<dyn Fn() -> R + Send + Sync>,

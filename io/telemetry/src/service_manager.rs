@@ -17,7 +17,7 @@ use crate::notify_socket::NotifySocket;
 /// Time between two checks of the health of a process without a watchdog.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// How many times a live process reports within the watchdog's time.
+/// Number of reports of a live process within the watchdog's time.
 const WATCHDOG_SHARE: u32 = 3;
 
 /// The service manager of a process.
@@ -32,7 +32,7 @@ pub struct ServiceManager {
 /// The task that reports state and liveness to the manager; it ends when this value is dropped.
 #[derive(Debug, Default)]
 pub struct WatchdogTask {
-    /// No task without a manager.
+    /// Empty without a manager.
     _task: JoinSet<()>,
 }
 
@@ -49,8 +49,8 @@ impl ServiceManager {
         Self { socket: None, watchdog: None }
     }
 
-    /// Says that the process is ready. From then on tells each new state, sends again what the manager did not take, and feeds the watchdog
-    /// while the service is live. Needs a tokio runtime.
+    /// Tells the manager that the process is ready. The returned task then tells each new state, sends messages again that the manager did
+    /// not take, and feeds the watchdog while the service is live. Needs a tokio runtime.
     #[must_use = "dropping the value ends the task"]
     pub fn ready(&self, health: Arc<dyn Health>) -> WatchdogTask {
         let Some(socket) = self.socket.clone() else { return WatchdogTask::default() };
@@ -83,7 +83,7 @@ impl ServiceManager {
         WatchdogTask { _task: task }
     }
 
-    /// Says that the process reads its files again; [`ServiceManager::reloaded`] follows.
+    /// Tells the manager that the process reads its files again; [`ServiceManager::reloaded`] must follow.
     pub fn reloading(&self) {
         if let Some(socket) = &self.socket {
             let now = NotifyState::monotonic_usec_now();
@@ -91,14 +91,14 @@ impl ServiceManager {
         }
     }
 
-    /// Says that the process has read its files.
+    /// Tells the manager that the process has read its files.
     pub fn reloaded(&self) {
         if let Some(socket) = &self.socket {
             socket.tell_next(&[NotifyState::Ready]);
         }
     }
 
-    /// Says that the process stops.
+    /// Tells the manager that the process stops.
     pub fn stopping(&self) {
         if let Some(socket) = &self.socket {
             socket.tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
@@ -106,7 +106,7 @@ impl ServiceManager {
     }
 }
 
-/// The state as one line.
+/// The state of the service as one line.
 fn state_of(health: &dyn Health) -> String {
     match (health.liveness(), health.unready_reason()) {
         (Liveness::Failed(reason), _) => one_line("failed", &reason),

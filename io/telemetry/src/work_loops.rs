@@ -1,4 +1,4 @@
-//! The work loops of a process, and whether one of them hangs.
+//! The work loops of a process. A loop that hangs is found by the length of its round.
 //!
 //! ```text
 //!  begin_round() ── work ── end_round() ── waiting for work ── begin_round() ── ...
@@ -21,6 +21,7 @@ const ROUND_LIMIT: Duration = Duration::from_secs(10);
 pub struct WorkLoops {
     loops: Arc<Mutex<Vec<Watched>>>,
     start: Instant,
+    round_limit: Duration,
 }
 
 /// Name of a loop, and the begin of its present round as in [`WorkLoop`].
@@ -36,11 +37,16 @@ pub struct WorkLoop {
 
 impl Default for WorkLoops {
     fn default() -> Self {
-        Self { loops: Arc::default(), start: Instant::now() }
+        Self::with_limit(ROUND_LIMIT)
     }
 }
 
 impl WorkLoops {
+    /// Loops with another limit of a round than 10 s.
+    pub fn with_limit(round_limit: Duration) -> Self {
+        Self { loops: Arc::default(), start: Instant::now(), round_limit }
+    }
+
     /// Adds a loop, which waits at first.
     pub fn add(&self, name: impl Into<String>) -> WorkLoop {
         let round_since_ms = Arc::new(AtomicU64::new(0));
@@ -61,7 +67,7 @@ impl WorkLoops {
         let hanging = |(name, round_since_ms): &Watched| {
             let since = round_since_ms.load(Relaxed);
             let round_ms = now_ms.saturating_sub(since);
-            let is_over = since > 0 && u128::from(round_ms) > ROUND_LIMIT.as_millis();
+            let is_over = since > 0 && u128::from(round_ms) > self.round_limit.as_millis();
             is_over.then(|| format!("{name} has not come to the end of its work for {} s", round_ms / 1000))
         };
         let hanging: Vec<String> = self.loops.lock().iter().filter_map(hanging).collect();

@@ -86,7 +86,7 @@ pub(crate) fn syntax_mistakes(text: &str, errors: &[toml::de::Error]) -> Vec<Mis
     mistakes
 }
 
-/// Line of a place in a text, from 1.
+/// Line of a byte position in a text, from 1.
 pub fn line_at(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
 }

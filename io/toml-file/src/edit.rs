@@ -5,7 +5,7 @@ use toml_edit::{Document, DocumentMut, Item, Table, Value};
 /// Sets a key such as `local.threshold` to a value in TOML; without a value, removes the lines of the key. Comments above the key stay.
 ///
 /// # Errors
-/// Text that is not TOML, or has something else in the place of a section.
+/// A text or a value that is not TOML, or a text with something else in the place of a section.
 pub fn edit(text: &str, key: &str, value: Option<&str>) -> Result<String, String> {
     match value {
         Some(value) => set(text, key, value),

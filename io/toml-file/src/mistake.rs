@@ -6,7 +6,8 @@ use std::path::Path;
 /// A mistake in a TOML file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mistake {
-    /// Line of the key, or of the table that lacks the key, from 1; `None` for a key that is missing at the top.
+    /// Line of the key, or of the table that lacks the key, from 1; `None` for a key that is missing at the top, and if the
+    /// line is not known.
     pub line: Option<usize>,
     /// Key with its tables, such as `device.count` or `row[1].name`; empty for a text that is no TOML.
     pub key: String,

@@ -1,6 +1,6 @@
-//! The known name that a misspelt name means.
+//! The known name that is nearest to a misspelt name.
 
-/// Refusal of a key that is not known, with the nearest known one.
+/// Refusal of a key that is not known, with the nearest known key.
 pub fn no_such_key<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(key, known) {
         Some(known) => format!("no such key; did you mean `{known}`?"),
@@ -8,8 +8,8 @@ pub fn no_such_key<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> S
     }
 }
 
-/// The known key nearest to a misspelt one. A key is near when at most a third of its letters change, in the whole key or behind the
-/// section's name.
+/// The known key nearest to a misspelt key; `None` if no key is near. A key is near when at most a third of the letters change (rounded
+/// up), in the whole key or behind the section's name.
 pub fn nearest<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Longer words are no typing mistakes, and the cost grows with their length.
     const MAX_LETTERS: usize = 64;

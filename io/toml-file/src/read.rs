@@ -83,7 +83,7 @@ struct Node<'a> {
 }
 
 impl Place<'_> {
-    /// Place of a value within this one.
+    /// Place of a value within the value at this place.
     fn inner(&self, path: String, start: usize) -> Self {
         Self { path, start: Some(start), left_out: self.left_out }
     }
@@ -99,7 +99,7 @@ fn join(table: &str, name: &str) -> String {
 }
 
 impl<'de> Node<'de> {
-    /// Reads the value. serde may find the mistake only after it has read the value, so the place is added here too.
+    /// Reads the value. serde may find a mistake only after the value is read, so the place is added here too.
     fn read<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Error> {
         let (place, shown) = (self.place.clone(), self.shown());
         seed.deserialize(self).map_err(|error| error.with_found(shown).at(&place))
@@ -197,7 +197,7 @@ impl<'de> IntoDeserializer<'de, Error> for Node<'de> {
     }
 }
 
-/// The keys of a table, without those that are left out.
+/// The keys of a table, without the keys that are left out.
 struct Table<'a> {
     entries: std::vec::IntoIter<(String, Node<'a>)>,
     value: Option<Node<'a>>,
@@ -232,7 +232,7 @@ impl<'de> MapAccess<'de> for Table<'de> {
     }
 }
 
-/// The elements of an array, without those that are left out.
+/// The elements of an array, without the elements that are left out.
 struct List<'a>(std::vec::IntoIter<Node<'a>>);
 
 impl<'de> SeqAccess<'de> for List<'de> {
@@ -253,7 +253,7 @@ struct Error {
     has_place: bool,
     /// A key within the value.
     field: Option<String>,
-    /// Whether other mistakes may have caused this one.
+    /// True when other mistakes may have caused this mistake.
     is_incomplete: bool,
     text: String,
 }
@@ -267,7 +267,7 @@ impl Error {
         Self { path: place.path.clone(), start: place.start, has_place: true, ..self }
     }
 
-    /// The mistake with the value, unless the type has named it.
+    /// The mistake with the found value, unless the text names the value already.
     fn with_found(mut self, found: Option<String>) -> Self {
         if let Some(found) = found.filter(|_| !self.has_place && !self.text.contains("found ")) {
             self.text.push_str(&format!(", found {found}"));
@@ -275,7 +275,7 @@ impl Error {
         self
     }
 
-    /// Whether a value that is left out explains the mistake.
+    /// Returns true if a value that is left out explains the mistake.
     fn follows_from(&self, left_out: &BTreeSet<String>) -> bool {
         let key = self.field.as_ref().map_or(format!("{}[", self.path), |field| join(&self.path, field));
         self.is_incomplete && left_out.iter().any(|path| path.starts_with(&key))

@@ -1,11 +1,11 @@
-//! How a program reaches its broker.
+//! Access of a program to its broker.
 
 use crate::connector::Connector;
 use crate::endpoint::Endpoint;
 use crate::secret::Secret;
 use crate::tls::ClientIdentity;
 
-/// Address of a broker, and the certificate and user that a program shows the broker. An [`Endpoint`] converts into access without either.
+/// Address of a broker, and the certificate and user that a program shows the broker. An [`Endpoint`] converts into access with neither.
 #[derive(Clone, Debug)]
 pub struct BrokerAccess {
     /// Address of the broker.

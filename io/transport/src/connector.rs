@@ -76,7 +76,7 @@ fn without_identity(endpoint: &Endpoint) -> io::Error {
 pub struct UnknownHost(String);
 
 impl UnknownHost {
-    /// Whether an error is of this kind.
+    /// Returns true if an error is of this kind.
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
     }
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_without_an_address_is_told_apart() {
-        // A part of a name has at most 63 bytes (RFC 1035): no server is asked for this one.
+        // A label of a domain name has at most 63 bytes (RFC 1035), so no DNS server is asked.
         let host = "x".repeat(64);
         let endpoint = format!("mqtt://{host}:1883").parse().expect("an address");
         let error = Connector::default().connect(&endpoint, LIMIT).await.expect_err("no address");

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Address of a peer, written `scheme://host:port` and for HTTP `scheme://host:port/path?query`.
 ///
-/// The port may be left out. An address without a scheme is one of plain MQTT. Blanks around the address are left out, and what a path
+/// The port may be left out. An address without a scheme is an address of MQTT without TLS. Blanks around the address are left out, and what a path
 /// cannot hold (a blank, an umlaut) is percent-encoded, as browsers do. Display and Debug leave the query out, because cameras take
 /// passwords there.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -49,12 +49,12 @@ impl Scheme {
         Self::TABLE[self as usize].1
     }
 
-    /// Whether the scheme needs TLS.
+    /// Returns true if the scheme needs TLS.
     pub fn uses_tls(self) -> bool {
         matches!(self, Self::Mqtts | Self::Https)
     }
 
-    /// Whether the scheme is MQTT, with or without TLS.
+    /// Returns true if the scheme is MQTT, with or without TLS.
     pub fn is_mqtt(self) -> bool {
         matches!(self, Self::Mqtt | Self::Mqtts)
     }
@@ -95,7 +95,7 @@ impl Endpoint {
         Self::new(Scheme::Mqtt, host, port)
     }
 
-    /// Reads the address of an MQTT broker; an address without a scheme is one without TLS.
+    /// Reads the address of an MQTT broker; an address without a scheme is an address without TLS.
     ///
     /// # Errors
     /// [`EndpointError`] for another scheme, a malformed host or port, or a path.
@@ -161,7 +161,7 @@ impl FromStr for Endpoint {
         if authority.contains('@') {
             return Err(EndpointError::Credentials);
         }
-        // A password with a slash ends what was taken for the host, and no error may show its beginning.
+        // A slash in a password ends the text that is taken for the host, so that text may hold the beginning of the password.
         let without_password = |error: EndpointError| match path.contains('@') {
             true => EndpointError::Credentials,
             false => error,

@@ -114,7 +114,7 @@ fn replace(
     prepare: impl Fn(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let new = path.with_added_extension("new");
-    // A killed run may have left this file, which would have its own rights; `create_new` refuses it.
+    // A killed run may have left this file with other rights; `create_new` refuses a file that is there.
     let _ = fs::remove_file(&new);
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
@@ -164,7 +164,8 @@ pub fn warn_of_readers(file: &Path) {
     }
 }
 
-/// A sentence that others than the owner may read a file with a secret, and the command that mends that; `None` if they may not.
+/// A sentence that others than the owner may read a file with a secret, and the command that mends the rights; `None` if
+/// they may not, or if there is no such file.
 pub fn readers(file: &Path) -> Option<String> {
     let mode = fs::metadata(file).ok()?.permissions().mode() & 0o7777;
     let path = file.display();
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(read_bounded(&file, 3), Err("expected at most 3 bytes, found 4".into()));
         assert_eq!(read_bounded(folder.path(), 4), Err("expected a file, found something else".into()));
         assert!(read_bounded(&folder.path().join("none"), 4).is_err());
-        // A file of the kernel says that it has no bytes.
+        // A file of procfs reports a size of 0 bytes.
         assert_eq!(
             read_bounded(Path::new("/proc/self/status"), 8),
             Err("expected at most 8 bytes, found more".into())

@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::connector::Connector;
 use crate::endpoint::{Endpoint, EndpointError};
 
-/// HTTP client of every tier; cheap to clone. Requests come from [`Endpoint::uri`].
+/// HTTP client of every tier; cheap to clone. The URI of a request comes from [`Endpoint::uri`].
 pub type HttpClient = Client<HttpConnector, Full<Bytes>>;
 
 /// Limits of an HTTP client.
@@ -31,17 +31,17 @@ pub struct HttpClientConfig {
     pub idle_timeout: Duration,
     /// Idle connections kept for each server; 0 closes every connection after its answer.
     pub max_idle: usize,
-    /// What an answer may look like.
+    /// Form of the answers that the client accepts.
     pub answers: HttpAnswers,
 }
 
-/// What an answer may look like.
+/// Form of the answers that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpAnswers {
     /// As the standard says.
     Standard,
-    /// As cameras write it: lines of the header that are none are passed over, and folded lines and blanks before a colon are taken. An answer
-    /// without a header is a body. Requests have header names such as `Authorization`, since some cameras compare them letter by letter.
+    /// As cameras write it: malformed lines of the header are ignored, folded lines and blanks before a colon are accepted, and an answer
+    /// without a header is a body. Requests have header names in title case (`Authorization`), since some cameras compare names with case.
     Sloppy,
 }
 

@@ -1,8 +1,8 @@
 //! Addresses and TCP connections of every tier.
 //!
 //! An [`Endpoint`] is the address of a peer. A [`Connector`] opens connections to endpoints, counts the bytes on their sockets, and
-//! is the one place that knows TLS ([`tls`]). The features `http-client` and `http-server` add HTTP/1, `grpc-server` calls of gRPC. The crate does not know what the
-//! bytes mean.
+//! is the one place that knows TLS ([`tls`]). The features `http-client` and `http-server` add HTTP/1, `grpc-server` adds calls of gRPC.
+//! The crate does not know what the bytes mean.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

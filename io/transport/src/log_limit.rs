@@ -23,12 +23,12 @@ impl<T: Copy + PartialOrd + Add<Duration, Output = T>> LogLimit<T> {
         Self { max_lines, lines: 0, begun: None, suppressed: 0 }
     }
 
-    /// Whether [`LogLimit::take`] would give a line now.
+    /// Returns true if [`LogLimit::take`] would give a line now.
     pub fn has_room(&self, now: T) -> bool {
         self.lines < self.max_lines || self.begun.is_none_or(|begun| now >= begun + LOG_WINDOW)
     }
 
-    /// Takes one line: the number of lines suppressed since the last one, or `None` if this one is suppressed too.
+    /// Takes one line. Returns the number of lines suppressed since the line before, or `None` if this line is suppressed too.
     pub fn take(&mut self, now: T) -> Option<u64> {
         if self.begun.is_none_or(|begun| now >= begun + LOG_WINDOW) {
             (self.begun, self.lines) = (Some(now), 0);

@@ -40,7 +40,7 @@ fn without_credentials(line: &str) -> String {
     shown.collect()
 }
 
-/// Whether the text before and after an `@` is a value of the demo's `--kill`, such as `device:2@4s`, and so no password.
+/// Returns true if the text before and after an `@` is a value of the demo's `--kill`, such as `device:2@4s`, and so no password.
 fn is_moment(part: &str, time: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let index = part.trim_start_matches(['(', ',']).strip_prefix("device:");

@@ -1,4 +1,4 @@
-//! A value that is made from files, and made anew when one of them changes.
+//! A value that is made from files, and made anew when one of the files changes.
 
 use std::fmt::{self, Display};
 use std::os::unix::fs::MetadataExt;
@@ -27,16 +27,16 @@ struct State<T> {
     value: Arc<T>,
     versions: Vec<Version>,
     checked: Instant,
-    /// Whether the files in these versions could not be used, for example because of their rights, or between the writes of two files.
+    /// True when the files in these versions could not be used, for example because of their rights, or between the writes of two files.
     has_failed: bool,
 }
 
-/// What tells two versions of a file apart: inode number, size, and the times of the last change of content and of attributes, in
+/// Version of a file: inode number, size, and the times of the last change of content and of attributes, in
 /// seconds and nanoseconds; `None` for a file that is not there.
 type Version = Option<[i64; 6]>;
 
 impl<T> Reloading<T> {
-    /// Makes the value for the first time. `what` names it in the log.
+    /// Makes the value for the first time. `what` names the value in the log.
     ///
     /// # Errors
     /// The error of `make`.
@@ -79,7 +79,7 @@ impl<T> Reloading<T> {
         Arc::clone(&state.value)
     }
 
-    /// Whether the present files cannot be used, so that the value still comes from earlier files.
+    /// Returns true if the present files cannot be used, so that the value still comes from earlier files.
     pub fn has_failed(&self) -> bool {
         self.get();
         self.state.lock().has_failed

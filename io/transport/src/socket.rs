@@ -1,7 +1,7 @@
 //! A TCP stream that counts its bytes, and acknowledges the bytes of a broker at once.
 //!
 //! Brokers with Nagle's algorithm (Mosquitto by default) send a second small packet only after the first is acknowledged.
-//! Linux delays that acknowledgement by 40 ms. `TCP_QUICKACK` sends the acknowledgement at once. The kernel resets the option by
+//! Linux delays that acknowledgement by 40 ms. `TCP_QUICKACK` sends the acknowledgement at once. Linux resets the option by
 //! itself, so the option is set again after every read.
 //!
 //! ```text
@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 pub(crate) struct Socket {
     stream: TcpStream,
     wire: Arc<WireCounters>,
-    /// Whether every read is acknowledged at once; otherwise the kernel may wait for 40 ms.
+    /// True when every read is acknowledged at once; otherwise Linux may wait for 40 ms.
     acknowledges_at_once: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::by_exit::ByExit;
 use crate::data::Samples;
 use crate::part_logits::{ExitCounts, ExitShares, PartLogits};
 
-/// Counts of a part by exit: a sample without a view leaves at the first exit with the class prior, whatever `no_answer` says.
+/// Counts of a part by exit. A sample without a view counts at the first exit with the answer of the class prior, whatever `no_answer` says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartAccount {
     /// Samples that leave at each exit.
@@ -33,7 +33,7 @@ pub struct ExitCount {
     pub samples: usize,
     /// Right answers to the samples that leave at this exit.
     pub right: usize,
-    /// Samples of nothing among them, which no class answers right.
+    /// Samples of nothing that leave at this exit; no answer to them is right.
     pub of_nothing: usize,
 }
 
@@ -47,7 +47,7 @@ impl ExitCount {
 /// Answer to each sample of a part under a policy, with the exit at which it leaves.
 ///
 /// # Panics
-/// When `logits` belong to another part.
+/// When `logits` has fewer samples than `samples`.
 pub fn answers(
     logits: &PartLogits,
     samples: &Samples,
@@ -61,21 +61,21 @@ pub fn answers(
         .collect()
 }
 
-/// Answers to the samples of a part, before `claim_above` of a policy says which of them are given.
+/// Answers to the samples of a part. A `claim_above` then decides which answers are given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims {
-    /// Largest `claim_above` at which each answer is given; infinite for one that always is, or never.
+    /// Largest `claim_above` at which each answer is given: `INFINITY` for an answer that is always given, `NEG_INFINITY` for one that never is.
     pub up_to: Vec<f32>,
-    /// Whether each answer is wrong; every answer to a sample of nothing is.
+    /// True for each wrong answer; every answer to a sample of nothing is wrong.
     pub is_wrong: Vec<bool>,
 }
 
-/// Samples that get an answer, and how many of them a wrong one.
+/// Counts of the samples that get an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
     /// Samples that get an answer.
     pub answered: u64,
-    /// Wrong ones among them.
+    /// Samples that get a wrong answer.
     pub wrong: u64,
 }
 
@@ -85,15 +85,15 @@ impl Claims {
         self.up_to.len()
     }
 
-    /// Whether there are no samples.
+    /// Returns true when there are no samples.
     pub fn is_empty(&self) -> bool {
         self.up_to.is_empty()
     }
 
-    /// The answers of a policy, whose own `claim_above` is not read.
+    /// The answers under a policy; the `claim_above` of the policy is not read.
     ///
     /// # Panics
-    /// When `logits` belong to another part.
+    /// When `logits` has fewer samples than `samples`.
     pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32], policy: &Policy) -> Self {
         let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
         let cascade = Cascade { exits: &exits, policy, class_prior };
@@ -105,12 +105,12 @@ impl Claims {
         Self { up_to: up_to.collect(), is_wrong: is_wrong.collect() }
     }
 
-    /// Whether the answer to a sample is given.
+    /// Returns true when the answer to `sample` is given under `claim_above`.
     pub fn is_given(&self, sample: usize, claim_above: Confidence) -> bool {
         self.up_to[sample] >= claim_above.get()
     }
 
-    /// The counts over some samples.
+    /// Counts over `samples` under `claim_above`.
     pub fn given(&self, samples: impl Iterator<Item = usize>, claim_above: Confidence) -> Given {
         let mut given = Given::default();
         for sample in samples.filter(|sample| self.is_given(*sample, claim_above)) {
@@ -126,7 +126,7 @@ impl Claims {
 pub struct ClaimFigures {
     /// Share of all samples that get an answer.
     pub answered: f64,
-    /// Share of wrong ones among the answers given; every answer to a sample of nothing is wrong.
+    /// Share of the answers given that are wrong; every answer to a sample of nothing is wrong.
     pub wrong: f64,
     /// Samples of nothing.
     pub of_nothing: usize,
@@ -138,7 +138,7 @@ impl ClaimFigures {
     /// The figures of a part; `None` for a policy that claims every answer, on a part without samples of nothing.
     ///
     /// # Panics
-    /// When `logits` belong to another part.
+    /// When `logits` has fewer samples than `samples`.
     pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32], policy: &Policy) -> Option<Self> {
         let of_nothing = samples.of_nothing();
         if policy.claim_above.is_none() && of_nothing == 0 {
@@ -163,7 +163,7 @@ impl PartAccount {
     /// The account of a part under a policy.
     ///
     /// # Panics
-    /// When `logits` belong to another part.
+    /// When `logits` has fewer samples than `samples`.
     pub fn of(logits: &PartLogits, samples: &Samples, class_prior: &[f32], policy: &Policy) -> Self {
         let first = logits.exits.iter().next().map(|(exit, _)| exit);
         let counts = logits.exits.map(|_, _| ExitCount::default());
@@ -200,19 +200,19 @@ impl PartAccount {
 /// Figures of a part of the data under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartReport {
-    /// Samples, with those of nothing, which are in no accuracy.
+    /// Number of samples. Samples of nothing are included; no accuracy counts them.
     pub samples: usize,
-    /// Share of correct answers of each device alone, over the samples that the device sees.
+    /// Share of correct answers of each device alone, over the samples with a class that the device sees.
     pub devices: Vec<f64>,
-    /// Share of correct answers of each exit over all samples.
+    /// Share of correct answers of each exit over all samples that show a class.
     #[serde(flatten, with = "crate::by_exit::plain")]
     pub every: ByExit<f64>,
-    /// Share of correct answers if each sample leaves at the exit that the policy chooses, before `claim_above` leaves any undecided.
+    /// Share of correct answers if each sample leaves at the exit that the policy chooses; `claim_above` is not applied.
     pub overall: f64,
     /// Share of samples that leave at each exit; a sample without a view counts at the first exit.
     #[serde(flatten, with = "crate::by_exit::share")]
     pub share: ByExit<f64>,
-    /// Share of correct answers among the samples that leave at each exit, before `claim_above` too.
+    /// Share of correct answers among the samples with a class that leave at each exit; `claim_above` is not applied.
     #[serde(flatten, with = "crate::by_exit::accuracy")]
     pub accuracy: ByExit<f64>,
     /// Samples without a view, which the class prior answers.
@@ -222,7 +222,7 @@ pub struct PartReport {
     /// Answers that are given; `None` for a policy that claims every answer, on a part without samples of nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claims: Option<ClaimFigures>,
-    /// Whether the policy has a `claim_above`.
+    /// True when the policy has a `claim_above`.
     #[serde(skip)]
     pub has_claim_above: bool,
 }

@@ -14,10 +14,10 @@ use crate::data::{Parts, Samples};
 use crate::part_logits::PartLogits;
 use crate::promise::binomial;
 
-/// Most wrong answers in a report, the most confident ones.
+/// Largest number of wrong answers in a report; the most confident ones are listed.
 pub const MAX_WRONG: usize = 1000;
 
-/// Most classes for which a report has the matrix.
+/// Largest number of classes for which a report has confusion matrices.
 const MAX_MATRIX: usize = 100;
 
 /// Confusions, accuracies and wrong answers of a part.
@@ -52,7 +52,7 @@ pub struct ClassFigures {
     pub samples: u64,
     /// Right answers.
     pub right: u64,
-    /// Samples that get no answer, since the policy does not claim it.
+    /// Samples that get no answer, since the policy does not claim the answer.
     pub undecided: u64,
     /// Share of right answers; `None` without samples.
     pub accuracy: Option<f64>,
@@ -65,7 +65,7 @@ pub struct ClassFigures {
 pub struct WrongAnswer {
     /// Index of the sample in its part.
     pub sample: usize,
-    /// Files of its views, by slot; empty if views have no files of their own.
+    /// Files of the sample's views, by slot; empty if views have no files of their own.
     pub files: Vec<String>,
     /// True class.
     pub label: String,
@@ -73,7 +73,7 @@ pub struct WrongAnswer {
     pub given: String,
     /// Exit where the sample left.
     pub exit: Exit,
-    /// Confidence there.
+    /// Confidence at that exit.
     pub confidence: f32,
 }
 
@@ -81,7 +81,7 @@ impl ClassReport {
     /// The report of a part under a policy, with the [`MAX_WRONG`] most confident wrong answers, without names of files.
     ///
     /// # Panics
-    /// When `logits` belong to another part.
+    /// When `logits` has fewer samples than `samples`.
     pub fn of(
         logits: &PartLogits,
         samples: &Samples,
@@ -118,7 +118,7 @@ impl ClassReport {
         Self { labels: labels.to_vec(), given, exits, wrong, wrong_left_out }
     }
 
-    /// The report with the names of the files of its wrong answers.
+    /// Adds the file names of the samples with wrong answers.
     #[must_use]
     pub fn with_files(mut self, parts: &Parts, part: Part) -> Self {
         for WrongAnswer { sample, files, .. } in &mut self.wrong {
@@ -168,7 +168,7 @@ impl ClassFigures {
     }
 }
 
-/// Whether a class that is given to a sample is a wrong answer; no answer is none.
+/// Returns true for a wrong answer. `NO_CLASS` in `given` means that no answer is given, which is not wrong.
 fn is_wrong(label: u16, given: u16) -> bool {
     given != NO_CLASS && given != label
 }
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// Four samples of two classes, and logits of the exits `device` and `cloud`.
+    /// Report of samples with these labels and logits, under a policy without `claim_above`.
     fn report(labels: &[u16], device: &[[f32; 2]], cloud: &[[f32; 2]]) -> ClassReport {
         report_of(labels, device, cloud, None)
     }

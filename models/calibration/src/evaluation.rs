@@ -10,7 +10,7 @@ use crate::data::Samples;
 use crate::part_logits::PartLogits;
 use crate::wire_coding::WireCoding;
 
-/// Most samples that run through the sections of a bundle at once.
+/// Largest number of samples that run through the sections of a bundle at once.
 const BUNDLE_CHUNK: usize = 64;
 
 /// Logits of every exit of a bundle for every sample of a part.
@@ -25,10 +25,10 @@ pub fn bundle_logits(
     bundle_logits_watched(bundle, engine, samples, &mut |_| {})
 }
 
-/// As [`bundle_logits`]; `watch` is told the number of finished samples after every 64 samples, or fewer with large views.
+/// Computes [`bundle_logits`] and calls `watch` with the number of finished samples after every 64 samples, or fewer with large views.
 ///
 /// # Errors
-/// As [`bundle_logits`].
+/// See [`bundle_logits`].
 pub fn bundle_logits_watched(
     bundle: &Bundle,
     engine: &dyn Engine,
@@ -77,7 +77,7 @@ pub fn bundle_logits_watched(
 /// Number of bytes in the coded body of a packed map.
 ///
 /// # Panics
-/// For a map of another shape than the coder's.
+/// When the map does not have the shape of the coder.
 pub fn coded_bytes(coder: &MapCoder, map: &[u8]) -> f32 {
     coder.encode(map).expect("maps of the network's shape").len() as f32
 }

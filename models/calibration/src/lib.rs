@@ -2,7 +2,7 @@
 //!
 //! [`tuning`] chooses temperatures, rules and thresholds on the validation part, [`promise`] tests on the calibration part how much the
 //! thresholds lose, [`sample_cost`] counts bytes and compute of samples, [`account`] counts the samples that leave at each exit.
-//! [`evaluation`] runs a bundle over a part of the data, [`by_class`] says what its answers got wrong.
+//! [`evaluation`] runs a bundle over a part of the data, [`by_class`] lists confusions and wrong answers by class.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

@@ -1,5 +1,5 @@
 //! Messages between ranks, little endian, without lengths or types: ranks run the same program on the same recipe
-//! (`scale_out::agreement` of `headwater-training`), so both ends know what follows. Each type appends and reads itself.
+//! (`scale_out::agreement` of `headwater-training`), so both ends know the order and number of values.
 
 /// Appends numbers to a message.
 pub fn put_f32s(message: &mut Vec<u8>, values: &[f32]) {
@@ -17,8 +17,8 @@ pub fn put_u64(message: &mut Vec<u8>, value: u64) {
 /// Reads a message from its beginning.
 ///
 /// # Panics
-/// All functions panic when the message ends early: the ranks have not run the same program, which `scale_out::agreement` of
-/// `headwater-training` excludes.
+/// All functions panic when the message ends early. Ranks that run different programs would cause this; `scale_out::agreement` of
+/// `headwater-training` refuses such ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// Kind of a file: its first bytes.
+/// First bytes of a file, which name the kind of the file.
 pub type Magic = [u8; 8];
 
 /// Bytes that are not a whole file of the expected kind.
@@ -77,7 +77,7 @@ pub fn decode<H: DeserializeOwned>(magic: Magic, bytes: &[u8]) -> Result<(H, Vec
 /// Writes a whole file; after a kill the file is either the old or the new one.
 ///
 /// # Errors
-/// Writing failed, or `file` is there and no plain file, such as a device or a link: the new file would take its place.
+/// Writing failed, or `file` is a folder, device or link, which the new file would replace.
 pub fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::new(

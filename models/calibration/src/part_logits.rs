@@ -39,9 +39,9 @@ pub struct EvaluatedPart {
 /// Share of correct answers by exit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExitShares {
-    /// Share of each device over the samples that it sees; empty if devices have no section.
+    /// Share of each device over the samples with a class that the device sees; empty if devices have no section.
     pub devices: Vec<f64>,
-    /// Share of each exit over all samples.
+    /// Share of each exit over all samples that show a class.
     #[serde(flatten, with = "crate::by_exit::plain")]
     pub exits: ByExit<f64>,
 }
@@ -49,7 +49,7 @@ pub struct ExitShares {
 /// Right answers by device and by exit, for a part or for a shard of the part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitCounts {
-    /// Count of each device over the samples that it sees; empty if devices have no section.
+    /// Count of each device over the samples with a class that the device sees; empty if devices have no section.
     pub devices: Vec<Count>,
     /// Count of each exit over all samples that show a class.
     pub exits: ByExit<Count>,
@@ -76,7 +76,7 @@ impl PartLogits {
     /// The input of an exit for one sample that the slots `seen` see.
     ///
     /// # Panics
-    /// When there is no such exit, sample or slot.
+    /// When there is no such exit or sample.
     pub fn input(&self, exit: Exit, sample: usize, seen: SlotSet) -> ExitInput<'_> {
         // Devices without a section have no scores.
         let scores = seen.iter().filter_map(|slot| self.devices.get(slot.index()));
@@ -84,7 +84,7 @@ impl PartLogits {
         ExitInput::new(self.of(exit, sample), seen.len() as u32, classes)
     }
 
-    /// Class that each sample is given at an exit; the class prior answers a sample that no slot sees.
+    /// Class that an exit gives to each sample; a sample that no slot sees gets the class of the class prior.
     ///
     /// # Panics
     /// When there is no such exit.
@@ -96,7 +96,7 @@ impl PartLogits {
         samples.seen.iter().enumerate().map(class).collect()
     }
 
-    /// Right or wrong for each sample at an exit.
+    /// True for each sample that an exit answers right.
     ///
     /// # Panics
     /// When there is no such exit.
@@ -105,8 +105,8 @@ impl PartLogits {
         given.iter().zip(&samples.labels).map(|(given, label)| given == label).collect()
     }
 
-    /// Cross-entropies against the labels, summed over exits and samples, and their number. Samples that no slot sees and samples of no
-    /// class have none.
+    /// Sum of the cross-entropies against the labels over exits and samples, and the number of summands. Samples that no slot sees and
+    /// samples of nothing are left out.
     pub fn cross_entropies(&self, samples: &Samples) -> (f64, u64) {
         let (mut sum, mut count) = (0.0, 0);
         for (_, logits) in self.exits.iter() {
@@ -197,7 +197,7 @@ impl ExitCounts {
         Self { devices: devices.collect(), exits }
     }
 
-    /// The counts of this shard and of another one together.
+    /// Sum of the counts of this shard and of `other`.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         let devices =
@@ -224,7 +224,7 @@ impl ExitCounts {
         Self { devices, exits: self.exits.map(|_, _| count()) }
     }
 
-    /// Shares of right answers; 0 for a device that sees no sample.
+    /// Shares of right answers; 0 where a device or exit has no samples with a class.
     pub fn shares(&self) -> ExitShares {
         let share = |count: Count| count.right as f64 / count.samples.max(1) as f64;
         ExitShares {

@@ -1,4 +1,4 @@
-//! Cost of single samples, by the exit at which each leaves: body bytes of the devices, and multiply-accumulates over all tiers.
+//! Cost of a sample by the exit at which it leaves: body bytes of the devices, and multiply-accumulates over all tiers.
 
 use headwater_inference::cascade::ExitAnswer;
 use headwater_inference::cost::DeviceBody;
@@ -24,7 +24,7 @@ pub struct NetworkCost {
 /// Cost of one sample, or the sum over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CostSum {
-    /// Samples.
+    /// Number of samples.
     pub samples: f64,
     /// Number of views: slots that see a sample, summed over the samples.
     pub views: f64,
@@ -75,7 +75,7 @@ impl NetworkCost {
     /// The cost of each sample of a part, given the exits at which the samples leave.
     ///
     /// # Panics
-    /// When `logits` or `answers` belong to another part.
+    /// When `logits` has coded maps of fewer samples than `samples`.
     pub fn of_samples(&self, logits: &PartLogits, samples: &Samples, answers: &[ExitAnswer]) -> Vec<CostSum> {
         let with_exits = samples.seen.iter().zip(answers).enumerate();
         let cost = |(sample, (seen, answer)): (usize, (&SlotSet, &ExitAnswer))| CostSum {
@@ -87,7 +87,7 @@ impl NetworkCost {
         with_exits.map(cost).collect()
     }
 
-    /// Body bytes of all devices for one sample. [`DeviceBody`] counts them.
+    /// Body bytes of all devices for one sample.
     fn body_bytes(&self, logits: &PartLogits, sample: usize, seen: SlotSet, exit: Exit) -> f64 {
         let views = seen.len();
         let unsure = if exit == self.first { 0 } else { views };

@@ -34,7 +34,7 @@ pub struct RunFigures {
     pub commit: Option<String>,
     /// Policy chosen on the validation part; the thresholds are chosen on the calibration part if that part allows a promise.
     pub policy: Policy,
-    /// Promise of that policy; empty if the data has no calibration part that allows a promise.
+    /// Promises of that policy; empty if the data has no calibration part that allows a promise, or if no sample may leave early.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub promises: Vec<Promise>,
     /// Name of the part on which the figures were measured.
@@ -44,19 +44,20 @@ pub struct RunFigures {
     /// Number of objects or scenes in the part; `None` if its samples share none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<usize>,
-    /// Whether the samples are frames of one recording, which depend on each other.
+    /// True when the samples are frames of one recording, which depend on each other.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_recording: bool,
-    /// Mean over the classes named in `balanced` of the accuracy of the given answers; classes without samples are left out.
+    /// Mean over the classes named in `balanced` of the accuracy of the given answers, without classes that have no samples; `None` if no
+    /// such class has samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balanced_accuracy: Option<f64>,
     /// Right answers to the samples of each class named in `counted`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<Hits>,
-    /// Expected calibration error of each exit; absent below 1,000 samples.
+    /// Expected calibration error of each exit; `None` for fewer than 1,000 samples with a view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_error: Option<ExitValues>,
-    /// Area under the curve of each exit score for "wrong here, right at the last exit", for each exit before the last one.
+    /// Area under the ROC curve of each exit score at each exit before the last one, for the event "this exit wrong, the last exit right".
     pub auroc: Vec<ScoreAuroc>,
     /// Mean multiply-accumulates of a sample over all tiers.
     pub macs: f64,
@@ -78,7 +79,7 @@ pub struct LossFigures {
     pub loss_points: f64,
     /// Policy chosen for this loss.
     pub policy: Policy,
-    /// Promise of that policy; empty if there is none.
+    /// Promises of that policy; empty if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub promises: Vec<Promise>,
     /// Figures with every device.
@@ -100,14 +101,14 @@ pub struct GroupRight {
 #[derive(Clone, Debug, Serialize)]
 pub struct ExitValues(#[serde(with = "headwater_calibration::by_exit::plain")] pub ByExit<f64>);
 
-/// Area under the curve of one exit score at one exit.
+/// Area under the ROC curve of one exit score at one exit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScoreAuroc {
     /// The exit.
     pub exit: Exit,
     /// The exit score.
     pub rule: ExitRule,
-    /// Area under the curve.
+    /// Area under the ROC curve, in `[0, 1]`.
     pub auroc: f64,
 }
 
@@ -208,7 +209,6 @@ fn groups_right(part: &EvaluatedPart, given: &[u16], class_prior: &[f32]) -> BTr
     groups
 }
 
-/// The policy of a run for a target.
 fn policy(plan: &Plan, target: &Target, logits: &RunLogits) -> Result<Policy, PolicyError> {
     let fitted = Fitted::of(&logits.validation.logits, &logits.validation.samples, target)?;
     let part = logits.calibration.as_ref().ok_or_else(String::new);
@@ -229,7 +229,7 @@ fn calibration_error(part: &EvaluatedPart, policy: &Policy) -> Option<ExitValues
     errors.collect::<Option<ByExit<f64>>>().map(ExitValues)
 }
 
-/// The area under the curve of each exit score, with temperatures and weights from the validation part.
+/// The area under the ROC curve of each exit score, with temperatures and weights from the validation part.
 fn auroc(part: &EvaluatedPart, candidates: &Candidates) -> Vec<ScoreAuroc> {
     let EvaluatedPart { samples, logits } = part;
     let exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();

@@ -41,7 +41,7 @@ pub fn page(plan: &Plan, runs: &[RunFigures], simple: &[SimpleAnswers], origin: 
     text
 }
 
-/// One page of the pages of several experiments, each a section.
+/// Joins the pages of several experiments into one page, each as a section.
 pub fn page_of_several(title: &str, about: &str, pages: &[String]) -> String {
     let below = |line: &str| if line.starts_with('#') { format!("#{line}\n") } else { format!("{line}\n") };
     let sections: Vec<String> = pages.iter().map(|page| page.lines().map(below).collect()).collect();
@@ -54,7 +54,6 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Runs of a row.
     fn runs_of_row(&self, row: usize) -> impl Iterator<Item = &RunFigures> {
         let name = &self.plan.rows[row].name;
         self.runs.iter().filter(move |run| run.row == *name)
@@ -64,7 +63,7 @@ impl Page<'_> {
         Spread::of(self.runs_of_row(row).filter_map(value))
     }
 
-    /// Mean and deviation over the runs with a value, in percent; with the number of these runs if other runs have no value.
+    /// Mean and deviation over the runs with a value, in percent, followed by the number of these runs if some runs have no value.
     fn percent_of_runs(&self, row: usize, value: impl Fn(&RunFigures) -> Option<f64>) -> String {
         let (values, runs): (Vec<f64>, usize) =
             (self.runs_of_row(row).filter_map(value).collect(), self.runs_of_row(row).count());
@@ -362,7 +361,7 @@ impl Page<'_> {
     }
 
     fn exit_scores(&self, text: &mut String) {
-        // A score may be missing in a run: the learned one needs events to be fitted on.
+        // A run may lack the score `learned`, which is fitted only with enough events.
         let longest = self.runs.iter().max_by_key(|run| run.auroc.len());
         let Some(longest) = longest.filter(|run| !run.auroc.is_empty()) else { return };
         let scores: Vec<_> = longest.auroc.iter().map(|score| (score.exit, score.rule)).collect();
@@ -394,7 +393,7 @@ impl Page<'_> {
     }
 }
 
-/// A section with a table; the first cell of a row is the name of the row.
+/// Appends a section with a table; the first cell of a row is the name of the row.
 fn table(
     text: &mut String,
     title: &str,

@@ -24,7 +24,6 @@ pub(super) enum ComparedAnswers {
 pub(super) struct Pairs<'a>(Vec<[&'a RunFigures; 2]>);
 
 impl ComparedAnswers {
-    /// Name in a table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Overall => "overall",
@@ -48,7 +47,7 @@ impl ComparedAnswers {
 }
 
 impl<'a> Pairs<'a> {
-    /// The runs of a row, each with the run of the reference that has the same seed and fold; runs without such a partner are left out.
+    /// The runs of a row, each with the run of the reference that has the same seed and fold. Other runs are left out.
     pub(super) fn of(row: impl Iterator<Item = &'a RunFigures>, reference: &[&'a RunFigures]) -> Self {
         let pair = |run: &'a RunFigures| {
             let same = |other: &&&RunFigures| (other.seed, other.fold) == (run.seed, run.fold);
@@ -65,7 +64,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// 95 % interval of the mean difference, by a bootstrap over groups: a group is drawn with its samples in all runs. The interval is for
-    /// the trained networks: other seeds and other training objects are not drawn. `None` for fewer than 20 groups, or no groups.
+    /// the trained networks: other seeds and other training objects are not drawn. `None` for fewer than 20 groups.
     pub(super) fn interval(&self, answers: ComparedAnswers) -> Option<[f64; 2]> {
         // For each group and pair of runs: index of the pair, number of samples, and difference of right answers.
         let mut groups: BTreeMap<u32, Vec<(usize, f64, f64)>> = BTreeMap::new();
@@ -126,7 +125,7 @@ fn bootstrap_of_folds(folds: &[f64]) -> Option<[f64; 2]> {
     Some([means[DRAWS / 20], means[DRAWS - 1 - DRAWS / 20]])
 }
 
-/// Groups that any of these runs has.
+/// Number of groups that at least one of these runs has.
 pub(super) fn group_count(runs: &[RunFigures]) -> usize {
     runs.iter().flat_map(|run| run.groups_right.keys()).collect::<BTreeSet<_>>().len()
 }
@@ -139,7 +138,7 @@ pub(super) fn t_test(differences: &[f64]) -> Option<f64> {
     }
     let mean = differences.iter().sum::<f64>() / n;
     let variance = differences.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    // Equal differences may still differ by rounding.
+    // Differences that should be equal may still differ by rounding.
     if variance.sqrt() <= 1e-9 * mean.abs() {
         return None;
     }
@@ -149,8 +148,8 @@ pub(super) fn t_test(differences: &[f64]) -> Option<f64> {
     Some(betai(freedom / 2.0, 0.5, freedom / (freedom + t_squared)))
 }
 
-/// P-values adjusted for their number (Holm 1979): an adjusted p-value below a level is significant at that level for all comparisons
-/// together. `None` stays `None`.
+/// P-values adjusted for the number of tests (Holm 1979): an adjusted p-value below a level is significant at that level for all
+/// comparisons together. `None` stays `None` and does not count as a test.
 pub(super) fn holm(p_values: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> =
         p_values.iter().enumerate().filter_map(|(at, p)| Some((at, (*p)?))).collect();
@@ -184,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_interval_over_folds_has_nine_tenths_of_the_means_of_folds_drawn_again() {
-        // A mean of n values with deviation 1 has the deviation 1 / sqrt(n); 1.645 of these on each side are 90 %.
+        // A mean of n values with deviation 1 has the deviation 1 / sqrt(n); 1.645 deviations on each side hold 90 %.
         let folds: Vec<f64> = (0..100).map(|at| if at % 2 == 0 { 4.0 } else { 2.0 }).collect();
         let [low, high] = bootstrap_of_folds(&folds).unwrap();
         // Means come in steps of 0.02, and 10,000 draws place an end to about a step.

@@ -21,7 +21,7 @@ const MAX_SETS: u128 = 1_000;
 /// One run of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Number of the row.
+    /// Index of the row in [`Plan::rows`].
     pub row: usize,
     /// Seed of weights, order and augmentation.
     pub seed: u64,
@@ -42,10 +42,10 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// Reads a file with the key `experiments`; `None` for the file of one experiment.
+    /// Reads a file with the key `experiments`; `None` for a file without this key and for a file that is not TOML.
     ///
     /// # Errors
-    /// [`FileError`]: not TOML, other keys than those of a collection, no experiment, or two of one name.
+    /// [`FileError`]: unreadable, other keys than those of a collection, no experiment, or two experiments whose files have one name.
     pub fn read(file: &Path) -> Result<Option<Self>, FileError> {
         let text = file_error::read("experiment", file)?;
         if !text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("experiments")) {
@@ -71,7 +71,8 @@ impl Plan {
     /// `network = "new"`.
     ///
     /// # Errors
-    /// [`FileError`]: every mistake in the file, or the mistakes in a network or recipe file that it names.
+    /// [`FileError`]: unreadable, every mistake in the file, the mistakes in the first spec or recipe that does not fit, or data that cannot
+    /// be read.
     pub fn read(file: &Path, data: &dyn FromData) -> Result<Self, FileError> {
         let text = file_error::read("experiment", file)?;
         let of_file = |mistakes| FileError::of(file, mistakes);
@@ -83,18 +84,18 @@ impl Plan {
         if mistakes.is_empty() { Ok(plan) } else { Err(of_file(mistakes)) }
     }
 
-    /// Index of the row that the others are compared with.
+    /// Index of the row that the other rows are compared with; `None` if `reference` names no row.
     pub fn reference_row(&self) -> Option<usize> {
         let name = self.reference.as_ref()?;
         self.rows.iter().position(|row| row.name == *name)
     }
 
-    /// Folds of the data; a single `None` if the experiment names no folds.
+    /// Folds of the data; the usual parts, as a single `None`, if the experiment names no folds.
     pub fn folds(&self) -> Vec<Option<usize>> {
         self.data.folds.map_or_else(|| vec![None], |folds| (0..folds).map(Some).collect())
     }
 
-    /// Every run: fold by fold, the seeds of a row side by side.
+    /// Every run, ordered by fold, then by row, then by seed.
     pub fn runs(&self) -> Vec<Run> {
         let of_fold = |fold: Option<usize>| {
             let of_row = move |row: usize| self.seeds.iter().map(move |seed| Run { row, seed: *seed, fold });
@@ -103,7 +104,7 @@ impl Plan {
         self.folds().into_iter().flat_map(of_fold).collect()
     }
 
-    /// Sets of missing devices that are evaluated: the empty set first, then larger and larger sets.
+    /// Sets of missing devices that are evaluated, from the empty set to the largest sets.
     pub fn patterns(&self, slots: usize) -> Vec<SlotSet> {
         let most = self.missing.min(slots.saturating_sub(1));
         (0..=most).flat_map(|count| combinations(slots, count)).collect()
@@ -256,7 +257,7 @@ mod tests {
         Plan::read(&file, &NoData)
     }
 
-    /// Stands for data of ten classes, which is not read.
+    /// Data that cannot be read; a spec and recipe can be chosen for it.
     struct NoData;
 
     impl FromData for NoData {

@@ -13,7 +13,8 @@ use headwater_spec::file_error::{self, FileError};
 use headwater_spec::{Spec, Unlabelled};
 use headwater_training::recipe::Recipe;
 
-/// Value of `network` and `network_file` for the spec that `headwater-train new` chooses. A row without a recipe takes the chosen one.
+/// Value of `network` and `network_file` for the spec that `headwater-train new` chooses. A row with this value and without a recipe takes
+/// the recipe that `new` chooses.
 const CHOSEN: &str = "new";
 /// Largest number of rows in an experiment, combinations of the axes and further rows together.
 const MAX_ROWS: usize = 1000;
@@ -44,7 +45,7 @@ pub struct Plan {
     /// Largest number of devices that are missing in an evaluation.
     #[serde(default)]
     pub missing: usize,
-    /// Name of the row that the others are compared with, run by run; `None` for no comparison.
+    /// Name of the row that the other rows are compared with, run by run; `None` for no comparison.
     pub reference: Option<String>,
     /// Data of every row.
     pub data: DataPlan,
@@ -95,7 +96,7 @@ pub struct DataPlan {
 }
 
 impl DataPlan {
-    /// Whether folds are drawn: the data set has none of its own, and its parts come from its files.
+    /// Returns true when the folds are drawn from the files of the data set; false when the data set has fixed parts or is not known.
     pub(crate) fn folds_are_drawn(&self) -> bool {
         catalogue::find(&self.name).is_some_and(|info| info.parts == PartsOrigin::Files)
     }
@@ -115,9 +116,9 @@ pub struct MetricsPlan {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SimplePlan {
-    /// Test samples whose nearest neighbour in raw pixels is looked for; 0 for none.
+    /// Number of test samples whose nearest neighbour in raw pixels is looked for; 0 for none.
     pub nearest_neighbour: usize,
-    /// Whether the classes are guessed by the presence pattern alone.
+    /// True for the baseline that guesses the class by the presence pattern alone.
     pub presence_pattern: bool,
     /// Epochs of a plain float network on each camera alone; 0 for none.
     pub single_camera_epochs: u32,
@@ -179,7 +180,7 @@ impl Row {
     }
 }
 
-/// The parts of a spec and a recipe that follow from the data. An error says in words why the data cannot be read.
+/// The parts of a spec and a recipe that follow from the data. The text of an error says why the data cannot be read.
 pub trait FromData {
     /// Labels of the data, for a spec that leaves them out.
     ///
@@ -329,7 +330,7 @@ fn changed(file: &Path, text: &str, changes: [&Table; 2]) -> Result<String, File
     toml::to_string(&table).map_err(|error| FileError::invalid(file, error.to_string()))
 }
 
-/// Text of the mistakes in a file. With changes it has no line numbers, since they would belong to the changed text.
+/// Text of the mistakes in a file. If there are changes, the text has no line numbers, since the lines are those of the changed text.
 fn in_changed(error: FileError, changes: [&Table; 2]) -> String {
     match error {
         FileError::Invalid { file, mistakes } if changes.iter().any(|changes| !changes.is_empty()) => {

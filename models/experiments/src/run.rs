@@ -1,4 +1,5 @@
-//! One run of a table: trains, and writes the logits of every part and presence pattern into its folder.
+//! One run of a table: trains, and writes the logits of the validation part, of the calibration part, and of the part that the page
+//! shows under each set of missing devices.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,12 @@ pub struct LoadedParts {
     pub train: Samples,
     /// Validation part.
     pub validation: Samples,
-    /// Calibration part; empty if the data has none, if it allows no promise, and if the page shows the validation part: a comparison of
-    /// recipes on the calibration part would void the promise of the recipe that is then chosen.
+    /// Calibration part; empty if the data has no such part, if the data allows no promise, or if the page shows the validation part: a
+    /// comparison of recipes on the calibration part would void the promise of the recipe that is then chosen.
     pub calibration: Samples,
-    /// Samples with a class of the part whose figures the page shows.
+    /// Part whose figures the page shows, without samples of nothing.
     pub evaluated: Samples,
-    /// Whether the samples are frames of one recording.
+    /// True when the samples are frames of one recording.
     pub is_recording: bool,
     /// Fingerprint of all parts.
     pub fingerprint: String,
@@ -49,18 +50,18 @@ pub struct RunLogits {
     pub commit: Option<String>,
     /// Share of each class in the train part.
     pub class_prior: Vec<f32>,
-    /// Whether the samples are frames of one recording.
+    /// True when the samples are frames of one recording.
     pub is_recording: bool,
     /// Validation part.
     pub validation: EvaluatedPart,
     /// Calibration part; `None` if no thresholds are chosen on such a part.
     pub calibration: Option<EvaluatedPart>,
-    /// Part whose figures the page shows, for each set of missing devices, none missing first.
+    /// Part whose figures the page shows, for each set of missing devices; the empty set is first.
     pub evaluated: Vec<(SlotSet, EvaluatedPart)>,
 }
 
 impl LoadedParts {
-    /// All parts; views are computed on `threads` threads.
+    /// Loads all parts; views are computed on `threads` threads unless the data set keeps them.
     pub fn load(parts: &Parts, plan: &Plan, absent: AbsentView, threads: usize) -> Self {
         let part = |part, limit| Samples { absent, ..parts.part(part, limit, threads) };
         let is_kept_apart = plan.part() == Part::Validation || parts.data.promise_obstacle().is_some();
@@ -75,14 +76,13 @@ impl LoadedParts {
     }
 }
 
-/// Marker of a finished run: class prior, and names of its files of logits.
+/// Contents of the marker file of a finished run; `files` are the names of its files of logits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Done {
     /// Share of each class in the train part.
     class_prior: Vec<f32>,
-    /// Whether the samples are frames of one recording.
+    /// True when the samples are frames of one recording.
     is_recording: bool,
-    /// Names of the files of logits.
     files: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl LogitsFolder {
         self.0.join(format!("{}{without}.hwlogits", part.name()))
     }
 
-    /// The marker of a finished run: written last, so that all files exist if the marker does.
+    /// The marker of a finished run. It is written last, so that all files exist if the marker exists.
     fn done(&self) -> PathBuf {
         self.0.join("done.json")
     }
@@ -110,7 +110,7 @@ impl LogitsFolder {
     }
 }
 
-/// Whether a run below `folder` has all its files.
+/// Returns true when the run's folder below `folder` has all files of this run.
 pub fn is_done(plan: &Plan, run: Run, folder: &Path) -> bool {
     let folder = folder.join(run.folder(plan));
     let is_same = recorded(plan, run, &folder).is_ok();
@@ -121,7 +121,7 @@ pub fn is_done(plan: &Plan, run: Run, folder: &Path) -> bool {
         && plan.patterns(slots).into_iter().all(|missing| files.without(plan.part(), missing).exists())
 }
 
-/// Contents of `run.json` in the folder of a run, with the first weights; an error if the folder has another run or none.
+/// Contents of `run.json` in the folder of a run; an error if the folder has another run or none.
 fn recorded(plan: &Plan, run: Run, folder: &Path) -> io::Result<RunInfo> {
     let info: RunInfo = serde_json::from_slice(&std::fs::read(folder.join("run.json"))?)?;
     let expected = plan.identity(run).1.started_from(info.init.clone()).identity;
@@ -168,7 +168,7 @@ pub fn complete(
         names.push(file_name(file));
         logits_file::write(file, &named(identity, file), samples, &logits).map_err(io::Error::other)
     };
-    // If the page shows the validation part, its file with no device missing is written below.
+    // If the page shows the validation part, the loop below writes the file of this part with no device missing.
     if plan.part() != Part::Validation {
         write(&files.without(Part::Validation, SlotSet::EMPTY), &parts.validation)?;
     }
@@ -197,7 +197,7 @@ fn begin_with(experiment: &mut Experiment, run: &Path) -> io::Result<()> {
     started.map(drop).map_err(|error| at(error.to_string()))
 }
 
-/// The first `count` samples of each class in an order that the seed draws.
+/// `count` samples of each class, drawn by the seed; all of a class that has fewer. The order of `samples` is kept.
 fn of_each_class(samples: &Samples, count: usize, seed: u64) -> Samples {
     let mut left = vec![count; samples.classes];
     let mut takes = |sample: &usize| {
@@ -211,7 +211,7 @@ fn of_each_class(samples: &Samples, count: usize, seed: u64) -> Samples {
     samples.subset(&chosen)
 }
 
-/// Identity of one file of a run; contains the file's name, so that no file of a run is taken for another.
+/// Identity of one file of a run. It contains the file's name, so that no file of a run is taken for another.
 fn named(identity: &str, file: &Path) -> String {
     format!("{identity} {}", file_name(file))
 }
@@ -224,7 +224,7 @@ fn read_named(file: &Path, identity: &str) -> io::Result<EvaluatedPart> {
     logits_file::read(file, &named(identity, file)).map_err(io::Error::other)
 }
 
-/// Reads the logits of a run below `folder` that is done.
+/// Reads the logits of a finished run below `folder`.
 ///
 /// # Errors
 /// A file is missing, damaged or of another run.
@@ -246,7 +246,8 @@ pub fn read(plan: &Plan, run: Run, folder: &Path) -> io::Result<RunLogits> {
     Ok(RunLogits { commit: info.commit, class_prior, is_recording, validation, calibration, evaluated })
 }
 
-/// Runs that read the same views, so that parts are loaded once for each group: of one fold, one preprocessing, one number of slots, and one input for an absent view.
+/// Groups of runs with the same fold, preprocessing, number of slots and input for an absent view. The runs of a group read the same
+/// views, so that parts are loaded once for each group.
 pub fn groups(plan: &Plan, runs: &[Run]) -> Vec<Vec<Run>> {
     let views = |run: Run| {
         let row = &plan.rows[run.row];

@@ -1,9 +1,8 @@
-//! A figure over runs, as the page shows it.
+//! Mean and standard deviation over runs, and their text on the page.
 
 /// Mean and standard deviation over runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
-    /// Mean over runs.
     pub(super) mean: f64,
     /// Standard deviation over runs, with divisor `n - 1`; `None` for one run.
     deviation: Option<f64>,
@@ -36,7 +35,7 @@ impl Spread {
         format!("{:+.1}{}", 100.0 * self.mean, self.deviation())
     }
 
-    /// As [`Spread::points`], with two decimals for small differences: `+0.24 ± 0.11`.
+    /// Mean and deviation of small differences of shares, in points with two decimals: `+0.24 ± 0.11`.
     pub(super) fn small_points(self) -> String {
         let deviation = self.deviation.map_or_else(String::new, |of| format!(" ± {:.2}", 100.0 * of));
         format!("{:+.2}{deviation}", 100.0 * self.mean)
@@ -48,7 +47,7 @@ impl Spread {
     }
 }
 
-/// [`Spread::percent`]; empty without values.
+/// Text of [`Spread::percent`]; empty without values.
 pub(super) fn percent(spread: Option<Spread>) -> String {
     spread.map_or_else(String::new, Spread::percent)
 }

@@ -28,8 +28,8 @@ pub struct SectionCost {
     pub parameters: u64,
     /// Multiply-accumulates.
     pub macs: u64,
-    /// Bytes of a block's input and output together, 4 per value, for the block with the most; a larger map inside the block counts
-    /// instead of its output.
+    /// Largest number of bytes of one block's input and output together, 4 per value. If a map inside the block is larger than the output,
+    /// it counts in place of the output.
     pub memory_bytes: u64,
 }
 
@@ -57,13 +57,13 @@ impl Spec {
         devices.chain(edges).chain([cost.cloud])
     }
 
-    /// Estimated memory of training in bytes, for batches of so many samples on so many workers. [`u64::MAX`] stands for more than a number can say.
+    /// Estimated memory of training in bytes, for batches of `batch` samples on `workers` workers; [`u64::MAX`] if the estimate is larger.
     ///
     /// ```text
     /// a weight              16 bytes        itself, its gradient, two moments of the optimiser
     ///                       12 per worker   a copy, its gradient, the list of gradients
     /// a value of a layer    24 per sample   outputs of layer, batch norm and activation, each with its gradient
-    /// a value inside it      8 per sample   such as the map before a pooling
+    /// a value inside a layer 8 per sample   such as the map before a pooling
     /// a pixel of a view      8 per sample   in the batch, and in the input of the network
     /// ```
     pub fn training_bytes(&self, batch: usize, workers: usize) -> u64 {
@@ -71,7 +71,7 @@ impl Spec {
         let of_layer = |layer: &LayerShape| {
             let BlockCost { parameters, intermediate, .. } =
                 layer.block.kind().cost(layer.input, layer.output);
-            // A layer has at most 2^24 values, and a window at most 64 pixels a side: none of these products overflows.
+            // A layer has at most 2^24 values and a window at most 64 pixels a side, so `of_sample` does not overflow.
             let of_sample = 24 * layer.output.iter().product::<usize>() as u64 + 8 * intermediate;
             let of_weight = 12_u64.saturating_mul(workers as u64).saturating_add(16);
             parameters.saturating_mul(of_weight).saturating_add(of_sample.saturating_mul(batch as u64))

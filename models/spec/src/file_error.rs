@@ -13,7 +13,7 @@ pub enum FileError {
     /// The file cannot be read.
     #[error("reading the {kind} {}: {source}", file.display())]
     Unreadable {
-        /// What the file is, in words.
+        /// Kind of the file in the message, such as `spec`.
         kind: &'static str,
         /// The file.
         file: PathBuf,
@@ -52,7 +52,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Reads a file of at most 1 MiB; `kind` names the file in the error message.
 ///
 /// # Errors
-/// [`FileError::Unreadable`].
+/// [`FileError::Unreadable`]: no such file, not UTF-8, or more than 1 MiB.
 pub fn read(kind: &'static str, file: &Path) -> Result<String, FileError> {
     let mut text = String::new();
     let read = File::open(file).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));

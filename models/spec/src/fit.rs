@@ -6,7 +6,7 @@ use toml::Spanned;
 
 use super::BlockSpec;
 
-/// Limit on the values in one sample's map: sizes never overflow, and memory stays bounded.
+/// Largest number of values in one sample's map, so that sizes do not overflow and memory stays bounded.
 const MAX_VALUES: usize = 1 << 24;
 
 /// Input and output of one block, `[channels, height, width]`; fully connected layers give `[outputs, 1, 1]`.
@@ -50,7 +50,7 @@ pub(super) fn expect<T>(
     if holds { Ok(()) } else { Err(Misfit::new(at.span(), what, expected, found())) }
 }
 
-/// Shapes of blocks in sequence, or the first block that does not fit.
+/// Shapes of blocks in sequence; an error for the first block that does not fit.
 pub(super) fn chain(
     section: &str,
     blocks: &[Spanned<BlockSpec>],

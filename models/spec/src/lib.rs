@@ -47,7 +47,7 @@ pub struct Spec {
     pub shapes: Shapes,
 }
 
-/// A spec whose labels are those of the data.
+/// Requirements on the data of a spec that leaves its labels out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unlabelled {
     /// Conversion of images to views.
@@ -96,7 +96,7 @@ fn no_labels() -> Spanned<Vec<String>> {
 }
 
 impl Header {
-    /// Whether the text of the spec has labels, be it an empty list.
+    /// Returns true when the text of the spec has the key `labels`, even with an empty list.
     fn has_labels(&self) -> bool {
         self.labels.span() != (0..0)
     }
@@ -198,10 +198,10 @@ impl Spec {
         Self::read_with_labels(file, &[])
     }
 
-    /// Reads and checks a spec file; one without labels gets `labels`, in its text too.
+    /// Reads and checks a spec file. A spec without labels gets `labels`, also in [`Spec::text`].
     ///
     /// # Errors
-    /// See [`Spec::read`]; a spec without labels if `labels` is empty.
+    /// The errors of [`Spec::read`], and a spec without labels if `labels` is empty.
     pub fn read_with_labels(file: &Path, labels: &[String]) -> Result<Self, FileError> {
         Self::parse_with_labels(file, &file_error::read("network spec", file)?, labels)
     }
@@ -225,7 +225,7 @@ impl Spec {
         Ok((!network.network.has_labels()).then_some(found))
     }
 
-    /// Whether messages carry coded maps.
+    /// Returns true when messages carry coded maps.
     pub fn codes_features(&self) -> bool {
         let features = self.network.wire.features.as_ref();
         features.is_some_and(|features| *features.get_ref() == WireFeatures::Coded)
@@ -239,7 +239,7 @@ impl Spec {
         Self::parse_with_labels(file, text, &[])
     }
 
-    /// Parses and checks the text of a spec; one without labels gets `labels`, in its text too.
+    /// Parses and checks the text of a spec. A spec without labels gets `labels`, also in [`Spec::text`].
     ///
     /// # Errors
     /// See [`Spec::read_with_labels`].
@@ -265,14 +265,14 @@ impl Spec {
             of_file(vec![Mistake { line: Some(line_at(text, at.start)), ..Mistake::of_key(what, message) }])
         })?;
         if lacks_labels {
-            // Mistakes above name lines of the file; from here on the text has labels.
+            // The checks above name lines of the file without labels; the text of the returned spec has labels.
             return Self::parse(file, &with_labels(file, text, &network.network)?);
         }
         Ok(Self { file: file.to_owned(), text: text.to_owned(), network, shapes })
     }
 }
 
-/// The text of a spec with its labels behind its configuration, in the way of TOML in which the text has its table `network`.
+/// The text of a spec with its labels inserted behind `configuration`, in the form of TOML in which the text writes the table `network`.
 fn with_labels(file: &Path, text: &str, header: &Header) -> Result<String, FileError> {
     let labels = header.labels.get_ref();
     let list = toml::Value::Array(labels.iter().cloned().map(toml::Value::String).collect());
@@ -281,7 +281,7 @@ fn with_labels(file: &Path, text: &str, header: &Header) -> Result<String, FileE
         let read = headwater_toml_file::read::<NetworkSpec>(text);
         read.is_ok_and(|read| read.network.labels.get_ref() == labels)
     };
-    // A table of lines, an inline table, dotted keys.
+    // The table `network` may have its keys on lines, be an inline table, or have dotted keys.
     let texts = ["\n", ", ", "\nnetwork."].map(|way| format!("{before}{way}labels = {list}{after}"));
     texts.into_iter().find(has_labels).ok_or_else(|| {
         let text = "expected class names, or a place for them behind `configuration`, found neither";
@@ -289,7 +289,7 @@ fn with_labels(file: &Path, text: &str, header: &Header) -> Result<String, FileE
     })
 }
 
-/// Whether a text can name a network, a bundle and a run folder.
+/// Returns true when a text can name a network, a bundle and a run folder.
 fn is_name(text: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     text.len() <= 64

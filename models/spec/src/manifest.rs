@@ -7,7 +7,7 @@ use headwater_protocol::Slot;
 
 use super::{NetworkSpec, SectionCost, Spec};
 
-/// The manifest of a spec; the bundle writer fills in the hashes of the sections.
+/// The manifest of a spec, without the hashes of the sections, which the bundle writer fills in.
 pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
     let tables = &spec.network;
     let mut manifest = NetworkManifest {
@@ -20,10 +20,10 @@ pub fn manifest(spec: &Spec, class_prior: Vec<f32>) -> NetworkManifest {
         preprocessing: tables.preprocessing(),
         slots: tables.slots() as u8,
         scores: tables.scores(),
-        // Fitted after training.
+        // Score levels are fitted after training.
         score_levels: Vec::new(),
         features: spec.shapes.features,
-        // Unused without the exit `local`.
+        // This aggregation is not used without the exit `local`.
         local_aggregation: tables.local_aggregation(),
         edge: edge_tier(spec),
         cloud_aggregation: tables.cloud.aggregation,

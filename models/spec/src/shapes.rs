@@ -1,4 +1,4 @@
-//! The shape pass: computes the shapes of every section, or names the first misfit of the spec.
+//! Shapes of every section, or the first contradiction in the spec.
 
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding, FeatureMap};
 use headwater_protocol::{Exit, ScoreEncoding, Slot};
@@ -7,7 +7,7 @@ use toml::Spanned;
 use super::fit::{LayerShape, Misfit, chain, ends_in_classes, expect};
 use super::{Activation, BlockSpec, EdgeSpec, FcSpec, HeadSpec, NetworkSpec, WireFeatures};
 
-/// Limit on the values in the joined maps of a sample, as in a bundle.
+/// Largest number of values in the joined maps of a sample; bundles have the same limit.
 const MAX_JOINED: usize = 1 << 24;
 
 /// All shapes of a network.
@@ -130,7 +130,6 @@ fn device(spec: &NetworkSpec) -> Result<Option<SectionShapes>, Misfit> {
     Ok(Some(section))
 }
 
-/// Shapes of a section that gives features and scores.
 fn section(
     name: &str,
     blocks: &Spanned<Vec<Spanned<BlockSpec>>>,
@@ -238,7 +237,7 @@ fn groups(spec: &NetworkSpec) -> Result<Vec<Vec<usize>>, Misfit> {
     Ok(given.clone())
 }
 
-/// The section of each edge; edges whose maps differ in shape are refused.
+/// The section of each edge; an error if the maps of the edges differ in shape.
 fn edges(
     edge: &EdgeSpec,
     groups: &[Vec<usize>],

@@ -1,10 +1,9 @@
-//! Specs that fit and specs that do not.
+//! Specs that are accepted and specs that are refused.
 
 use headwater_inference::manifest::FeatureEncoding;
 
 use super::*;
 
-/// Text of a spec in `models/networks`.
 fn text_of(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../networks").join(name)).unwrap()
 }
@@ -76,7 +75,6 @@ fn file_of(from: &str, to: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, file)
 }
 
-/// The line of labels in `ddnn-b.toml`.
 const LABELS: &str = "labels = [\"t-shirt/top\", \"trouser\", \"pullover\", \"dress\", \"coat\", \"sandal\", \"shirt\", \"sneaker\", \"bag\", \"ankle boot\"]\n";
 
 #[test]
@@ -180,7 +178,7 @@ fn the_costs_follow_the_formula() {
 #[test]
 fn every_network_in_the_folder_fits() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../networks");
-    // Specs for data of one's own leave their labels out.
+    // Specs for a user's own data leave the labels out.
     let labels = ["one".to_owned(), "other".to_owned()];
     let letter = |file: &Path| {
         let spec = Spec::read_with_labels(file, &labels).unwrap();
@@ -193,7 +191,7 @@ fn every_network_in_the_folder_fits() {
     assert_eq!(letters, ['a', 'b', 'c', 'd', 'e', 'f']);
 }
 
-/// The numbers among the words of a text.
+/// The words of a text that are numbers.
 fn numbers(text: &str) -> Vec<String> {
     let words = text.split_whitespace().map(|word| word.trim_end_matches([',', '.', ';']).replace(',', ""));
     words.filter(|word| word.parse::<f64>().is_ok()).collect()
@@ -429,7 +427,7 @@ fn what_cannot_be_coded_is_named() {
         "features = \"coded\"",
         "expected a block that ends in sign, such as convp, since features travel as bits",
     );
-    // A map of 8 x 16 x 160 is coded, one of 8 x 320 x 320 has too many bits.
+    // A map of 8 x 16 x 160 can be coded; a map of 8 x 320 x 320 has too many bits.
     let view = "input = [3, 32, 32]";
     assert!(changed(view, "input = [3, 32, 320]").unwrap().codes_features());
     refused(
@@ -514,7 +512,8 @@ fn a_device_may_send_some_channels_of_the_map_that_its_head_reads() {
 fn the_memory_of_training_grows_with_batch_workers_and_filters_and_does_not_overflow() {
     let spec = changed("ddnn-c", "ddnn-c").unwrap();
     let parameters: u64 = spec.section_costs().map(|cost| cost.parameters).sum();
-    // Six devices: 3 x 32 x 32 pixels, 8 x 32 x 32 values before the pooling, 8 x 16 x 16 and 10 after. Cloud: 32 x 16 x 16, 48 x 8 x 8, 64 x 4 x 4, 10.
+    // Each of six devices has 3 x 32 x 32 pixels, 8 x 32 x 32 values before the pooling, 8 x 16 x 16 after it, and 10 scores. The layers of
+    // the cloud have 32 x 16 x 16, 48 x 8 x 8, 64 x 4 x 4 and 10 values.
     let of_sample = 6 * (8 * (3072 + 8192) + 24 * (2048 + 10)) + 24 * (8192 + 3072 + 1024 + 10);
     assert_eq!(spec.training_bytes(1, 1), 28 * parameters + of_sample);
     assert_eq!(spec.training_bytes(1000, 3), 52 * parameters + 1000 * of_sample);

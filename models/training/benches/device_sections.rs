@@ -1,6 +1,6 @@
 //! The device section of DDNN (c) in each engine, one thread, side by side:
-//! `cargo bench --profile release -p headwater-training --bench device_sections`. With `-- views` behind it, the device sections of the specs
-//! for one camera of one's own.
+//! `cargo bench --profile release -p headwater-training --bench device_sections`. With `-- views` at the end of the command, the bench
+//! measures the device sections of `one-camera` and `one-camera-200` instead.
 //!
 //! `ORT_DYLIB_PATH="$(scripts/install/onnxruntime)"` before the command adds ONNX Runtime.
 //!
@@ -68,7 +68,7 @@ fn measure(spec: Spec, engines: &[&dyn Engine]) -> Vec<f64> {
     times.into_iter().map(median).collect()
 }
 
-/// The specs for views of a real size: a row of Markdown each.
+/// Prints a row of Markdown for each spec of `VIEWS`.
 fn views(engines: &[&dyn Engine], path: &str) {
     println!("10 classes, microseconds a view; packed by {path}\n");
     let names = engines.iter().skip(1).map(|engine| engine.name());

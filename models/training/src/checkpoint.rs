@@ -1,6 +1,6 @@
 //! Checkpoints: the state from which a run resumes to the same result, as a [file of numbers](headwater_calibration::number_file):
-//! parameters, statistics, first and second moments, outer velocity, and parameters and statistics of the epoch that is exported, if it is
-//! chosen by validation. They are in the same file, so that a kill at any moment leaves a valid checkpoint with them; the last two are kept.
+//! parameters, statistics, first and second moments, outer velocity, and the parameters and statistics of the best epoch, if the run exports
+//! the best epoch. All are in one file, so that a kill at any moment leaves a valid checkpoint; the last two checkpoints are kept.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ pub struct Progress {
     pub epoch: u32,
     /// Steps finished in the unfinished epoch.
     pub step_in_epoch: u32,
-    /// Steps finished since the start.
+    /// Steps finished since the beginning of the run.
     pub step: u64,
     /// Loss and right answers, summed over the unfinished epoch.
     #[serde(rename = "figures")]
@@ -41,7 +41,7 @@ pub struct Progress {
     pub seconds: f64,
     /// Exchange among ranks so far.
     pub scale_out: ScaleOutProgress,
-    /// The latest epoch within one standard error of the best on validation, which is exported; `None` if the last epoch is.
+    /// The exported epoch: the latest one within one standard error of the best on validation; `None` if the last epoch is exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<u32>,
 }
@@ -72,7 +72,7 @@ pub struct ScaleOutProgress {
     pub ranks: usize,
     /// Number of exchanges of gradients or weights; in a run of one rank, the number of steps.
     pub exchanges: u64,
-    /// Bytes that rank 0 has sent to others, without the headers of the transport.
+    /// Bytes that rank 0 has sent to other ranks, without the headers of the transport.
     pub sent_bytes: u64,
 }
 
@@ -97,13 +97,13 @@ struct Header {
     progress: Progress,
 }
 
-/// A checkpoint that cannot be used.
+/// A checkpoint that cannot be written or used.
 #[derive(Debug, Error)]
 #[error("checkpoint {}: {reason}", .file.display())]
 pub struct CheckpointError {
     file: PathBuf,
     reason: String,
-    /// Whether the file is from another version of the program, or from a run with another spec, recipe, seed or data.
+    /// True when the file is from another version of the program, or from a run with another spec, recipe, seed or data.
     is_foreign: bool,
 }
 
@@ -142,13 +142,13 @@ impl Checkpoint {
         self
     }
 
-    /// Keeps the present state, that of the last record, unless an earlier epoch was better on validation by more than one standard
-    /// error. The error is that of so many independent samples; 0 keeps none. A smaller difference may be chance, and later epochs have
-    /// smaller steps behind them (one-standard-error rule: Breiman et al., Classification and Regression Trees, 1984, section 3.4.3).
+    /// Keeps the present state, which belongs to the last record, unless an earlier epoch was better on validation by more than one standard
+    /// error of `independent` samples; keeps nothing if `independent` is 0. A smaller difference may be chance, and later epochs have smaller
+    /// steps behind them (one-standard-error rule: Breiman et al., Classification and Regression Trees, 1984, section 3.4.3).
     pub fn keep_best(&mut self, independent: u64) {
         let Some(last) = self.progress.epochs.last().filter(|_| independent > 0) else { return };
         let highest = self.progress.epochs.iter().map(EpochRecord::score).fold(0.0, f64::max);
-        // One sample more of either kind: without it, all right would be known to be so for ever.
+        // One right and one wrong sample are added: without them the standard error at 100 % would be 0.
         let (all, right) = (independent as f64 + 2.0, independent as f64 * highest + 1.0);
         let error = (right / all * (1.0 - right / all) / all).sqrt();
         if last.score() >= highest - error {
@@ -263,7 +263,7 @@ fn name(step: u64) -> String {
     format!("checkpoint-{step:09}{END}")
 }
 
-/// Removes all files of a folder whose names end so, but for the newest ones.
+/// Removes the files of a folder whose names end in `end`, except the newest [`KEPT`] files.
 pub(crate) fn remove_old(folder: &Path, end: &str) -> io::Result<()> {
     list(folder, end)?.into_iter().skip(KEPT).for_each(|old| {
         let _ = fs::remove_file(old);
@@ -271,7 +271,7 @@ pub(crate) fn remove_old(folder: &Path, end: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Files of a folder whose names end so, newest first.
+/// Files of a folder whose names end in `end`, newest first.
 fn list(folder: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
     let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let mut files = files.collect::<io::Result<Vec<_>>>()?;

@@ -17,7 +17,7 @@ use headwater_calibration::wire_coding::WireCoding;
 /// Largest number of samples on which the coding is fitted, from the start of a part.
 pub const FITTED_SAMPLES: usize = 8192;
 
-/// Least number of validation views of a slot; with fewer, its levels are fitted on the train part.
+/// Least number of validation views of a slot; with fewer, the levels of the slot are fitted on the train part.
 const LEAST_VIEWS: usize = 100;
 
 /// Outputs of the device section of one slot for its views.

@@ -6,7 +6,7 @@ use headwater_calibration::data::{Batch, Samples};
 use headwater_calibration::evaluation::coded_bytes;
 use headwater_calibration::part_logits::PartLogits;
 
-/// Most samples that run through the trained network at once.
+/// Most samples that one worker runs through the trained network at once.
 const CHUNK: usize = 128;
 
 /// Logits of all samples; batch norms use their running statistics.
@@ -33,7 +33,7 @@ pub(crate) fn in_batches<R: Send>(
     shares.into_iter().flatten().collect()
 }
 
-/// Logits of a batch.
+/// Logits of a batch; zeros for a sample that no slot sees.
 fn logits_of_batch(experiment: &Experiment, state: &State, batch: &Batch) -> PartLogits {
     let (network, spec) = (&experiment.network, &experiment.network.spec.network);
     let classes = spec.classes();

@@ -22,7 +22,7 @@ pub struct Experiment {
     pub network: Network,
     /// The worker threads, as many as the recipe says.
     pub workers: Workers,
-    /// Weights before the first step, if they are those of another run.
+    /// Weights before the first step that come from another run; `None` if they are drawn by the seed.
     pub(crate) initial: Option<State>,
 }
 
@@ -46,7 +46,7 @@ pub struct RunInfo {
     pub init: Option<InitInfo>,
 }
 
-/// Origin of first weights that are those of another run.
+/// Origin of first weights that come from another run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InitInfo {
@@ -62,7 +62,7 @@ pub struct InitInfo {
     pub new: Vec<String>,
     /// Layers whose weights do not change.
     pub frozen: Vec<String>,
-    /// Whether the other run has learnt no sample of the validation, calibration and test part.
+    /// True when the other run has learnt no sample of the validation, calibration and test parts of this run.
     pub kept_apart: bool,
 }
 
@@ -79,7 +79,7 @@ impl Experiment {
     /// The experiment of a run that was stored, from its spec and recipe.
     ///
     /// # Errors
-    /// Spec or recipe are not those of the run any more, or the system refuses a thread.
+    /// Spec or recipe have changed since the run began, or the system refuses a thread.
     pub fn stored(spec: Spec, recipe: Recipe, info: RunInfo) -> io::Result<Self> {
         let found = RunInfo::new(&spec, &recipe, info.data.clone(), info.limit_train);
         let found = found.started_from(info.init.clone());
@@ -123,8 +123,8 @@ impl RunInfo {
         self
     }
 
-    /// Whether another run has learnt no sample on which this one is measured, as both have equal samples in equal parts: the other has
-    /// learnt the train part alone, unless the run with whose weights it began had other parts.
+    /// True when the run `other` has learnt no sample on which this run is measured: both runs have the same samples in the same parts, and
+    /// the first weights of `other` are drawn, or of a run that was kept apart from these parts.
     pub fn is_apart_from(&self, other: &Self) -> bool {
         let has_same_parts = self.fingerprint.is_some() && self.fingerprint == other.fingerprint;
         has_same_parts && other.init.as_ref().is_none_or(|init| init.kept_apart)
@@ -132,7 +132,7 @@ impl RunInfo {
 }
 
 impl InitInfo {
-    /// Why no promise may be made on the calibration part; `None` if the other run does not speak against one.
+    /// The reason, in words, for which no promise may be made on the calibration part; `None` if the other run was kept apart.
     pub fn promise_obstacle(&self) -> Option<String> {
         (!self.kept_apart).then(|| {
             format!(

@@ -2,10 +2,11 @@
 //!
 //! An [`experiment::Experiment`] is a network spec, a recipe and the choice of data. [`network::Network`] has the layers,
 //! [`joint::Trainer`] minimises the joint loss over every exit ([`loss`]), [`reduction`] combines the gradients of the workers.
-//! [`report`] writes the figures of a run, [`export`] the bundle, after an engine has agreed with the trained network. [`run`] stores a
-//! run in a folder that survives a kill. [`transfer`] begins with the weights of another run.
+//! [`report`] writes the figures of a run, [`export`] the bundle, after every engine has agreed with the trained network. [`run`] stores a
+//! run in a folder, from which a killed run resumes. [`transfer`] begins with the weights of another run.
 //!
-//! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and no file but spec, recipe and the system's free memory.
+//! The crate knows no sockets, services and time limits. Outside [`run`] it reads no clock, and outside [`run`] and [`checkpoint`] no file but
+//! spec, recipe and the files of Linux that tell the memory of the machine.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

@@ -97,7 +97,7 @@ impl LossRecipe {
     /// The loss of the network's output for a batch.
     ///
     /// A sample that a device does not see has no part in the loss of that device's head (label -1 in DDNN's code). A sample that no
-    /// slot sees has no part in any term.
+    /// slot sees has no part in the terms over exits.
     ///
     /// # Panics
     /// When the batch is empty, or the network has no exit.
@@ -131,7 +131,7 @@ impl LossRecipe {
         for (row, label) in targets.chunks_exact_mut(classes).zip(labels) {
             match row.get_mut(usize::from(*label)) {
                 Some(target) => *target += 1.0 - self.smoothing,
-                // A sample of nothing shall be like every class (Hendrycks et al. 2019, section 3).
+                // The target of a sample of nothing is the uniform distribution (Hendrycks et al. 2019, section 3).
                 None => row.fill(1.0 / classes as f32),
             }
         }
@@ -219,8 +219,8 @@ fn device_heads(inputs: &TermInputs<'_>) -> Vec<Tensor<1>> {
         let targets = |of: &[f32]| -> Vec<f32> {
             device.rows.iter().flat_map(|row| &of[*row as usize * classes..][..classes]).copied().collect()
         };
-        // A mean over the views with a label: a device that sees little weighs as much as a device that sees everything. A black image has
-        // no label.
+        // The term is a mean over the views with a label, so a device that sees few samples weighs as much as a device that sees all. A
+        // black image has no label.
         let has_label = |row: &u32| inputs.batch.seen[*row as usize].contains(slot);
         let labelled = device.rows.iter().filter(|row| has_label(row)).count();
         if labelled == 0 {
@@ -358,7 +358,7 @@ mod tests {
         };
         let (without, correct, logits) = loss(NO_CLASS, 0.0);
         let (with, ..) = loss(NO_CLASS, 0.5);
-        // Mean cross-entropy of the second sample against the uniform distribution over ten classes; it is half of the batch.
+        // Cross-entropy of the second sample against the uniform distribution over ten classes. The sample is half of the batch and has half the weight.
         let uniform =
             |logits: &[f32]| softmax(&logits[10..], 1.0).iter().map(|p| -p.ln() / 10.0).sum::<f32>();
         let of_exit = |(exit, logits): (Exit, &Vec<f32>)| 0.25 * recipe.weight(exit) * uniform(logits);

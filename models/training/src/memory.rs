@@ -1,4 +1,4 @@
-//! Memory of the machine: whether a training fits, and how many views may be kept.
+//! Memory of the machine: the check that a training fits, and the limit on decoded views in memory.
 
 use std::fs::read_to_string;
 
@@ -6,7 +6,7 @@ use headwater_spec::Spec;
 
 use crate::recipe::Recipe;
 
-/// Most bytes of decoded views in memory, on a machine that has much.
+/// Most bytes of decoded views in memory, on a machine of any size.
 const MOST_VIEW_BYTES: u64 = 3 << 29;
 
 /// Most bytes of decoded views that a command keeps in memory: an eighth of the machine's memory, but at most 1.5 GiB, so that a network of several
@@ -15,7 +15,7 @@ pub fn view_bytes() -> u64 {
     of_machine("MemTotal:").map_or(MOST_VIEW_BYTES, |all| MOST_VIEW_BYTES.min(all / 8))
 }
 
-/// Refuses a training that this machine has not the memory for. Where the system does not say how much there is, nothing is refused.
+/// Refuses a training for which this machine has too little free memory. If the free memory is unknown, nothing is refused.
 ///
 /// # Errors
 /// A sentence with the estimate, the memory that is free, and what to change.
@@ -39,8 +39,8 @@ fn fits(needed: u64, free: u64, batch: usize) -> Result<(), String> {
     ))
 }
 
-/// Memory of the machine by a line of `/proc/meminfo`, at most the limit of the control group. What a group uses counts files in the cache too, which
-/// make room, so it is not subtracted.
+/// The bytes of the line `line` of `/proc/meminfo`, at most the limit of the control group; `None` if neither can be read. The memory that the
+/// group uses is not subtracted, since it includes cached files, which the system drops when memory is needed.
 fn of_machine(line: &str) -> Option<u64> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| bytes_of(&text, line));
     let group = read_to_string("/sys/fs/cgroup/memory.max").ok();

@@ -26,7 +26,7 @@ pub struct Network {
     pub edge: Option<Block>,
     /// Layers of the cloud section.
     pub cloud: Vec<Block>,
-    /// Where each parameter lies in a [`State`](crate::layers::State).
+    /// Place of each parameter and each running statistic in a [`State`](crate::layers::State).
     pub layout: Layout,
 }
 
@@ -35,7 +35,7 @@ pub struct Network {
 pub struct ExitSection {
     /// Blocks up to the map that the head reads.
     pub blocks: Vec<Block>,
-    /// Blocks from that map to the scores.
+    /// Blocks from the map that the head reads to the scores.
     pub head: Vec<Block>,
     /// The map for the next tier, the features: all channels of the map that the head reads, or the first channels.
     pub map: FeatureMap,
@@ -76,7 +76,8 @@ pub struct SourceOutput {
     pub rows: Vec<u32>,
     /// Input of the section, `[rows, ..]`.
     pub input: Tensor<4>,
-    /// `[rows, classes, 1, 1]`; of a device, the scores that messages carry. `None` for a device without a section.
+    /// Scores, `[rows, classes, 1, 1]`; those of a device are rounded to the levels of messages once a coding is fitted. `None` for a device without
+    /// a section.
     pub scores: Option<Tensor<4>>,
     /// The map for the next tier, `[rows, channels, h, w]`.
     pub features: Tensor<4>,
@@ -168,7 +169,7 @@ impl Network {
         })
     }
 
-    /// Runs an edge over the samples that at least one of its slots sees.
+    /// Runs an edge over the samples that at least one of its slots sees; `None` if there is no such sample.
     fn run_edge(
         &self,
         pass: &Pass<'_>,
@@ -199,7 +200,7 @@ impl ExitSection {
         Self { blocks, head, channels, map: shapes.features }
     }
 
-    /// The section of a device. If blocks follow the first one, no sum of pixels lies at a threshold of the first one.
+    /// The section of a device. If blocks follow a first block `Convp`, no sum of pixels lies at a threshold of the first block.
     fn with_settled_pixels(mut self) -> Self {
         if let [Block::Convp(first), _, ..] = &mut self.blocks[..] {
             first.settle();
@@ -213,7 +214,7 @@ impl ExitSection {
         SourceOutput { rows, input, scores: Some(scores), features: self.sent(map) }
     }
 
-    /// Scores `[rows, classes, 1, 1]` before rounding to levels, computed from the input of `output`.
+    /// Scores `[rows, classes, 1, 1]` before rounding to levels, computed anew from `output`.
     pub fn exact_scores(&self, pass: &Pass<'_>, output: &SourceOutput) -> Tensor<4> {
         let map = if self.sends_all() {
             output.features.clone()
@@ -234,7 +235,7 @@ impl ExitSection {
         [self.channels, h, w]
     }
 
-    /// Whether all channels of the map that the head reads are sent.
+    /// True when all channels of the map that the head reads are sent.
     pub fn sends_all(&self) -> bool {
         let [sent, ..] = self.map.shape();
         sent == self.channels
@@ -317,7 +318,6 @@ fn chain(layout: &mut Layout, section: &str, shapes: &[LayerShape]) -> Vec<Block
     blocks.map(|(index, shape)| Block::new(layout, &format!("{section}.{index}"), shape)).collect()
 }
 
-/// Runs blocks in sequence.
 fn run(pass: &Pass<'_>, blocks: &[Block], x: Tensor<4>) -> Tensor<4> {
     blocks.iter().fold(x, |x, block| block.layer().forward(pass, x))
 }

@@ -141,7 +141,7 @@ impl Graph {
     }
 }
 
-/// Attributes of a zero-padded `Conv` or of a `MaxPool`, whose padding is never the maximum.
+/// Attributes of a zero-padded `Conv`, or of a `MaxPool` or `AveragePool`, which ignore padding.
 pub(crate) fn windowed(window: Window) -> Vec<AttributeProto> {
     let Window { kernel, stride, pad } = window;
     [("kernel_shape", vec![kernel; 2]), ("strides", vec![stride; 2]), ("pads", vec![pad; 4])]

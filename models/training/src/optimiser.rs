@@ -59,7 +59,7 @@ impl Moments {
     }
 
     /// A step of Adam along the given mean of gradients, with the mean of squared gradients frozen at step `frozen_at` (Tang et al. 2021,
-    /// "1-bit Adam", algorithm 1). A parameter without any gradient up to `frozen_at` stays: the size of its steps is unknown.
+    /// "1-bit Adam", algorithm 1). A parameter without any gradient up to `frozen_at` only decays, since the size of its steps is unknown.
     pub fn frozen_step(
         &mut self,
         step: OptimiserStep,

@@ -36,7 +36,7 @@ pub fn sums_of(workers: &[Gradients]) -> LossSums {
     sums
 }
 
-/// Updates each running statistic by the statistic found; a batch norm that is `None` in `found` keeps its running statistics.
+/// Calls `update` with each running statistic and the value in `found`; a batch norm that is `None` in `found` keeps its running statistics.
 pub fn update_statistics(
     layout: &Layout,
     state: &mut State,

@@ -15,14 +15,13 @@ pub struct PartReports {
     pub validation: PartReport,
     /// Test part, evaluated after every choice.
     pub test: PartReport,
-    /// Number of samples of the calibration part, which the weights have not seen.
+    /// Number of samples of the calibration part, which training does not use.
     pub calibration_samples: usize,
     /// Origin of temperatures and rule, and of thresholds without a promise.
     pub thresholds: ThresholdOrigin,
 }
 
-/// `report.json`: the experiment, its costs, its policy, figures of both parts, and every epoch. `calibration_samples` is the size of the
-/// part that was kept apart for a promise.
+/// The contents of `report.json`: the experiment, its costs and policy, figures of the validation and test parts, and every epoch.
 pub fn run_report(
     experiment: &Experiment,
     progress: &Progress,

@@ -1,5 +1,5 @@
-//! The trained weights of a run in one file, the optional last member of a bundle: the clipped weights of binary layers, of which sections
-//! have the signs alone, all other weights and the statistics of batch norms, with spec, recipe and epochs of the run.
+//! The trained weights of a run in one file, the optional last member of a bundle. The file has the latent weights of binary layers (sections
+//! have only their signs), all other weights and the statistics of batch norms, with spec, recipe and epochs of the run.
 
 use std::io;
 use std::path::Path;
@@ -27,7 +27,7 @@ struct Header {
 /// The file of a run with the weights of a checkpoint. It ends with the SHA-256 of all bytes before.
 ///
 /// # Errors
-/// The recipe cannot be written.
+/// The recipe cannot be written as TOML.
 pub fn encode(experiment: &Experiment, checkpoint: &Checkpoint) -> io::Result<Vec<u8>> {
     let header = Header {
         spec: experiment.network.spec.text.clone(),

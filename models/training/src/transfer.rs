@@ -1,12 +1,12 @@
-//! Beginning with the weights of another run: which of its layers fit, and which are made anew.
+//! First weights from another run: layers that fit take its weights, other layers are made anew. `there` is the network of the other run.
 //!
 //! ```text
 //! section here                        section there
 //! device-4, edge-1, with their heads  slot or edge i from i modulo their number there
 //! local, edge, cloud                  the same
 //! ```
-//! Inside a section the n-th layer with weights takes those of the n-th, if all shapes are equal. A layer whose outputs are the classes
-//! fits only a network of the same classes. Statistics of batch norm come with their layer; the optimiser begins anew.
+//! Inside a section the n-th layer with weights takes the weights of the n-th layer there, if all shapes and kinds are equal. A layer whose
+//! outputs are the classes fits only a network of the same classes. Statistics of batch norm come with their layer; the optimiser begins anew.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -29,13 +29,13 @@ pub struct LayerStart {
     pub name: String,
     /// Shape of its weights, outputs first.
     pub shape: Vec<usize>,
-    /// Name of the layer there whose weights it takes, or why it is made anew.
+    /// Name of the layer of the other run whose weights this layer takes; the error is the reason for which this layer is made anew.
     pub from: Result<String, String>,
-    /// Whether its weights stay.
+    /// True when training does not change the weights.
     pub is_frozen: bool,
 }
 
-/// Weights with which a run cannot begin so, in words.
+/// The reason, in words, for which a run cannot begin with some weights.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct TransferError(String);
@@ -48,15 +48,15 @@ struct LayerIds {
     /// Place among the layers of its section that have weights.
     place: usize,
     parameters: Range<usize>,
-    /// Number of its batch norm.
+    /// Index of its batch norm in [`Layout::statistics`]; `None` without a batch norm.
     norm: Option<usize>,
 }
 
 /// Lets an experiment begin with the weights `state` of another one, and freezes the layers of `freeze` that take some: `device`, `device.0`,
-/// `device.head`, `cloud.3`. `kept_apart` states that the other run has learnt no sample on which this one is measured.
+/// `device.head`, `cloud.3`. `kept_apart` states that the other run has learnt no sample on which this run is measured.
 ///
 /// # Errors
-/// [`TransferError`]: nothing fits, or nothing would learn.
+/// [`TransferError`]: no layer is in a part of `freeze`, no layer fits, or no layer would learn.
 pub fn start_from(
     experiment: &mut Experiment,
     (other, state): (&Experiment, &State),
@@ -152,7 +152,7 @@ fn layers_of(layout: &Layout) -> Vec<LayerIds> {
     layers
 }
 
-/// Whether the outputs of a layer are scores or logits of the classes: the last layer of a head, and of the sections `local`, `edge` and `cloud`.
+/// True when the outputs of a layer are scores or logits of the classes: for the last layer of a head, `local`, `edge` or `cloud`.
 fn gives_classes(layers: &[LayerIds], at: usize) -> bool {
     let section = &layers[at].section;
     let ends_in_classes = !section.contains('-') || section.ends_with(".head");
@@ -168,7 +168,7 @@ fn section_there(section: &str, there: &Network) -> Option<String> {
     Some(format!("{word}-{number}{head}"))
 }
 
-/// Why the parameters of one layer do not fit another; `None` if they do.
+/// The reason for which the parameters of one layer do not fit another; `None` if they fit.
 fn misfit(here: &[Parameter], there: &[Parameter]) -> Option<String> {
     let (weight, other) = (here.first()?, there.first()?);
     let is_binary = |parameter: &Parameter| parameter.kind == ParameterKind::Binary;
@@ -183,7 +183,7 @@ fn misfit(here: &[Parameter], there: &[Parameter]) -> Option<String> {
     }
 }
 
-/// Copies the numbers of a layer there, with its statistics, into the state `to`.
+/// Copies the parameters and statistics of a layer of the other run into the state `to`.
 fn take(
     layout: &Layout,
     layer: &LayerIds,
@@ -200,7 +200,7 @@ fn take(
     }
 }
 
-/// Refuses a part to freeze that no layer is in.
+/// Refuses a part to freeze in which no layer lies.
 fn check_parts(layers: &[LayerIds], freeze: &[String]) -> Result<(), TransferError> {
     match freeze.iter().find(|part| !layers.iter().any(|layer| is_in(&layer.name, part))) {
         None => Ok(()),
@@ -215,7 +215,7 @@ fn check_parts(layers: &[LayerIds], freeze: &[String]) -> Result<(), TransferErr
     }
 }
 
-/// Whether a layer lies in a part: `device-3.0` in `device` and in `device.0`.
+/// True when a layer lies in a part: `device-3.0` lies in `device` and in `device.0`.
 fn is_in(layer: &str, part: &str) -> bool {
     let name = without_number(layer);
     name.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

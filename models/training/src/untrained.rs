@@ -1,4 +1,4 @@
-//! Whether a network can be exported, tried before it is trained: the untrained network runs on random views in every engine.
+//! The check, before training, that a network can be exported: the untrained network is exported and compared on random views.
 
 use headwater_inference::policy::Policy;
 use headwater_protocol::SlotSet;
@@ -17,15 +17,15 @@ use headwater_calibration::random::Random;
 /// Random stream of the views.
 const VIEWS: u64 = 4;
 
-/// Most samples that are compared, and most pixel values in all their views; two samples may have more.
+/// Most samples that are compared, and most pixel values of all their views together; two samples are compared whatever their size.
 const SAMPLES: usize = 8;
 const VALUES: usize = 1 << 20;
 
-/// Least variance of a batch norm. A few random views may leave a channel nearly constant, and the batch norm would enlarge its rounding
-/// as that of no trained network.
+/// Least variance of a batch norm. A few random views may leave a channel nearly constant, and the batch norm would then enlarge rounding
+/// errors more than in any trained network.
 const LEAST_VARIANCE: f32 = 1.0;
 
-/// Exports the untrained network of a spec, and compares every engine with it by the rule of every export.
+/// Exports the untrained network of a spec, with the comparison of engines that every export makes ([`export`]).
 ///
 /// # Errors
 /// A sentence that says which engine or section fails, and what to do.
@@ -41,7 +41,7 @@ pub fn check(spec: &Spec, recipe: &Recipe) -> Result<(), String> {
     })
 }
 
-/// Exports a network with these weights, with the statistics of random views.
+/// Exports a network with the parameters of `state` and the statistics of random views.
 fn exported(experiment: &Experiment, mut state: State) -> Result<(), ExportError> {
     let (layout, spec) = (&experiment.network.layout, &experiment.network.spec);
     let samples = random_samples(spec, experiment.recipe.seed);

@@ -1,4 +1,4 @@
-//! Warnings: findings about a finished run that its figures alone do not say, each with what to do.
+//! Warnings: findings about a finished run that its figures alone do not show, each with advice.
 
 use headwater_calibration::data::Samples;
 use headwater_calibration::part_logits::{Count, ExitCounts, PartLogits};
@@ -13,7 +13,7 @@ use crate::checkpoint::Progress;
 use crate::experiment::Experiment;
 use crate::recipe::ExportedEpoch;
 
-/// Risk of every test, and of every interval.
+/// Probability of error of every test and every interval.
 const RISK: f64 = 0.05;
 
 /// Widest interval of an accuracy, as a share, by which epochs, thresholds and recipes can be chosen.
@@ -42,7 +42,7 @@ pub struct Warning {
 pub struct TrainPart<'a> {
     /// Number of samples that show a class.
     pub samples: usize,
-    /// Number of independent ones among them: samples of one group count as one.
+    /// Number of independent samples that show a class: samples of one group count as one.
     pub units: usize,
     /// Share of each class.
     pub class_prior: &'a [f32],
@@ -81,8 +81,8 @@ pub fn of_run(
     guessing.into_iter().chain(found.into_iter().chain([overfitting, imbalance]).flatten()).collect()
 }
 
-/// Exits that are not shown to be better than chance, and other exits that are not shown to be better than the most frequent class;
-/// `floors` are the accuracies of both.
+/// Exits that are not shown to be better than `chance`, and other exits that are not shown to be better than `frequent`, the accuracy of
+/// always answering the most frequent class.
 fn of_guessing(counts: &ByExit<Count>, [chance, frequent]: [f64; 2], steps: u64) -> Vec<Warning> {
     let kinds = [
         ("chance_level", chance, 0.0, "guessing"),
@@ -103,7 +103,7 @@ fn of_guessing(counts: &ByExit<Count>, [chance, frequent]: [f64; 2], steps: u64)
     kinds.into_iter().filter_map(warning).collect()
 }
 
-/// Whether a count shows a probability above `floor`.
+/// True when the count shows a probability above `floor` by a binomial test; always true for a `floor` of 0.
 fn is_above(count: Count, floor: f64) -> bool {
     if floor <= 0.0 || floor >= 1.0 || count.right == 0 {
         return floor <= 0.0;
@@ -139,7 +139,7 @@ fn of_small_validation(counts: &ByExit<Count>) -> Option<Warning> {
     (high - low > WIDEST).then_some(Warning { code: "small_validation", text })
 }
 
-/// The exit that has learnt most of the train part by heart.
+/// The exit with the widest gap of at least [`LEAST_GAP`] between train and validation accuracy, whose intervals do not overlap.
 fn of_overfitting(
     export: ExportedEpoch,
     progress: &Progress,
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn an_exit_at_chance_or_no_better_than_the_most_frequent_class_is_named() {
         let found = |right, frequent| codes(of_guessing(&counts(right, 60), [1.0 / 3.0, frequent], 40));
-        // At least 27 of 60 at a third have a probability of 4.0 %, at least 26 one of 7.0 %.
+        // At least 27 of 60 at a third have a probability of 4.0 %, at least 26 one of 6.8 %.
         assert_eq!(found(26, 0.3), ["chance_level"]);
         assert_eq!(found(27, 0.3), [""; 0]);
         assert_eq!(found(27, 0.5), ["class_prior"]);

@@ -11,7 +11,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 pub struct Workers(Vec<ThreadPool>);
 
 impl Workers {
-    /// `count` workers of one thread each.
+    /// `count` workers of one thread each, at least one.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -28,7 +28,7 @@ impl Workers {
         self.0.len()
     }
 
-    /// Runs `work` on an equal share of the items per worker; results in the order of the items.
+    /// Divides the items into at most one share per worker, runs `work` on each share, and returns the results in the order of the shares.
     ///
     /// # Panics
     /// When `work` panics.

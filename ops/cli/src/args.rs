@@ -61,7 +61,7 @@ pub struct DemoArgs {
     /// Samples to decide; the frames are played again with new ids when there are fewer.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub samples: u64,
-    /// Samples per second, or `max`: as fast as they are decided, with at most 96 unsettled. Higher shows queueing.
+    /// Samples per second, or `max`: as fast as samples are decided, with at most 96 unsettled. Higher rates show queueing.
     #[arg(long, default_value = "30", value_name = "N|max")]
     pub rate: Rate,
     /// Kill a service at a time after the first sample: `cloud@2s`, `device:2@4s`, `edge:0@3s`. May be given several times.
@@ -76,7 +76,7 @@ pub struct DemoArgs {
     /// Frames instead of the shipped ones: a `.tar.gz` or folder of `labels.json` and `{sample}/cam{slot}.png`.
     #[arg(long, value_name = "PATH")]
     pub frames: Option<PathBuf>,
-    /// Play the test part of a data set instead: a name that headwater-train knows but `drawn`, with --data-dir.
+    /// Play the test part of a data set instead: any name that headwater-train knows, except `drawn`; with --data-dir.
     #[arg(long, value_name = "NAME", requires = "data_dir", conflicts_with = "frames")]
     pub data: Option<String>,
     /// Folder or archive of --data.
@@ -116,8 +116,8 @@ pub struct DemoArgs {
     /// Milliseconds a sample may collect summaries, instead of the policy's.
     #[arg(long, value_name = "MS")]
     pub window_ms: Option<u32>,
-    /// Milliseconds for which a device's answers wait for others, to go in one message; at most half of --window-ms and a quarter of the
-    /// policy's `deadline_ms`. 0 sends each at once.
+    /// Milliseconds for which a device's answers wait for further answers, to go in one message; at most half of --window-ms and a quarter of
+    /// the policy's `deadline_ms`. 0 sends each answer at once.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub batch_ms: u64,
 }
@@ -150,8 +150,8 @@ pub struct UpArgs {
     /// Write the settings files of the separate programs into a folder, and end.
     #[arg(long, value_name = "DIR")]
     pub split: Option<PathBuf>,
-    /// Forget the ids of earlier runs; what cameras still hold under these is dropped. Needed where a changed `capture` or `every_ms` is
-    /// refused.
+    /// Forget the ids of earlier runs; answers that cameras still hold under these ids are dropped. Needed where a changed `capture` or
+    /// `every_ms` is refused.
     #[arg(long, conflicts_with_all = ["check", "split"])]
     pub new_numbering: bool,
     /// Print results and account, or the findings of --check, as JSON.
@@ -221,7 +221,7 @@ fn per_second(text: &str) -> Result<f64, String> {
 /// Arguments of `headwater inspect`.
 #[derive(Debug, clap::Args)]
 pub struct InspectArgs {
-    /// The bundle; the shipped one by default.
+    /// The bundle; the shipped bundle by default.
     pub bundle: Option<PathBuf>,
     /// Print one JSON object with everything in the bundle, the training report included.
     #[arg(long)]

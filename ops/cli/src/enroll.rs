@@ -49,7 +49,7 @@ pub enum EnrollCommand {
         /// Address that the broker listens on; every interface by default.
         #[arg(long, value_name = "ADDRESS", default_value = "")]
         listen: String,
-        /// Folder of the broker's files on its machine, where that is another one: copy the site's folder `broker` there.
+        /// Folder of the broker's files on the broker's machine, if that is another machine: copy the site's folder `broker` there.
         #[arg(long, value_name = "DIR")]
         broker_dir: Option<PathBuf>,
         /// Validity of the certificates.
@@ -73,15 +73,15 @@ pub enum EnrollCommand {
         #[command(flatten)]
         days: Days,
     },
-    /// Give a page of several groups its certificate and key. It reads results, and the status and birth of devices.
+    /// Give a page of several groups its certificate and key. The page reads results, and the status and birth of devices.
     Page {
         /// The groups.
         #[arg(required = true)]
         groups: Vec<GroupId>,
-        /// Let it see frames.
+        /// Let the page see frames.
         #[arg(long)]
         frames: bool,
-        /// Let it trigger samples and change policies.
+        /// Let the page trigger samples and change policies.
         #[arg(long)]
         act: bool,
         /// Name of the page.
@@ -131,19 +131,19 @@ pub struct Which {
     /// Group of the members; left out for the broker, the cloud and pages.
     #[arg(long)]
     pub group: Option<GroupId>,
-    /// Names.
+    /// Names of the members.
     #[arg(required = true)]
     pub names: Vec<String>,
 }
 
-/// Reads a role that can be added. The broker is enrolled with its site, and a page by a command of its own.
+/// Reads a role of `enroll add`. The broker is enrolled by `enroll init`, and a page by `enroll page`.
 fn role_parser() -> impl TypedValueParser<Value = Role> {
     let added = Role::all().filter(|role| !matches!(role, Role::Broker | Role::Page));
     let words = added.map(|role| PossibleValue::new(role.name()).help(role.help()));
     PossibleValuesParser::new(words).map(|word| Role::named(&word).expect("one of the names above"))
 }
 
-/// What to do after a change of the access rules, the list of revoked certificates or the broker's certificate.
+/// Note after a change of the access rules, the list of revoked certificates or the broker's certificate.
 const READ_AGAIN: &str =
     "the broker reads rules, certificate and revoked.crl of its folder again at: kill -HUP PID\n";
 
@@ -186,7 +186,7 @@ fn execute(args: &EnrollArgs) -> Result<()> {
             if names.is_empty() {
                 return Err(BadUsage(format!("{}: which names?", role.name())).into());
             }
-            // All names are checked first, so that a wrong name at the end enrolls nobody.
+            // All names are checked before the first member is enrolled.
             let members = names.into_iter().map(|name| Member::new(role, group.clone(), name));
             for member in members.collect::<Result<Vec<_>, _>>()? {
                 let folder = site.enroll(member, host, days.days)?;
@@ -225,7 +225,7 @@ fn execute(args: &EnrollArgs) -> Result<()> {
     }
 }
 
-/// The members with these names in the given group, or without a group.
+/// The members with these names in the given group; without a group: the broker, the cloud and pages.
 fn members(site: &Site, which: &Which) -> Result<Vec<Member>> {
     which.names.iter().map(|name| Ok(site.member(which.group.as_ref(), name)?)).collect()
 }

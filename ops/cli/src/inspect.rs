@@ -39,12 +39,12 @@ struct Inspection<'a> {
     report: Option<&'a serde_json::Value>,
 }
 
-/// Bytes of one sample on each link; per device, except `cloud_body`.
+/// Bytes of one sample on each link, per device. Only `cloud_body` is for all devices together.
 #[derive(Serialize)]
 struct Links {
     raw_view: usize,
     summary_body: usize,
-    /// Largest size, if maps are entropy-coded; otherwise the size of every map.
+    /// Largest size if maps are entropy-coded; otherwise the size of every map.
     features_body: usize,
     features_coded: bool,
     header: usize,

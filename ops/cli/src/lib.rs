@@ -45,7 +45,7 @@ fn special_file(kind: std::fs::FileType) -> &'static str {
     if kind.is_dir() { "a folder" } else { "a device, a pipe or a socket" }
 }
 
-/// A text for one line of a terminal: control characters are escaped, which names of files and labels may have.
+/// A text for one line of a terminal, with escaped control characters, which file names and labels may contain.
 fn escaped(text: &str) -> String {
     let shown = |letter: char| match letter.is_control() {
         true => letter.escape_default().to_string(),
@@ -59,7 +59,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Counts behind their names, with commas between.
+/// Names with their counts, separated by commas: `cam-0 3, cam-1 4`.
 fn named<N: Display, C: Display>(counts: impl IntoIterator<Item = (N, C)>) -> String {
     counts.into_iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
 }

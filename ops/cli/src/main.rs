@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
-        // The findings, the rows or the lines of the cameras have said what is wrong.
+        // The command has already printed what is wrong.
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             print_error(&format!("headwater: {}", redacted(&format!("{error:#}"))));

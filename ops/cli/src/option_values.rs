@@ -1,4 +1,4 @@
-//! Values of options: the rate of samples, and which service of the demo is killed at which time.
+//! Values of options: the rate of samples, and a service of the demo with the time at which it is killed.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,13 +16,14 @@ pub enum Rate {
     Max,
 }
 
-/// Most samples without a decision at `--rate max`. With fewer, cores idle between bursts; with 128, features miss their window of 50 ms.
+/// Largest number of samples without a decision at `--rate max`. With fewer, cores idle between bursts; with 128, features miss their
+/// window of 50 ms.
 pub const MAX_UNSETTLED: usize = 96;
 
 /// Highest open-loop rate, samples per second. A higher rate would measure how fast triggers can be sent, not the system.
 const MAX_RATE: f64 = 10_000.0;
 
-/// A service to be killed, and when.
+/// A service to be killed, and the time of the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kill {
     /// The service: a device, an edge or the cloud.

@@ -13,14 +13,13 @@ pub(crate) struct Progress {
     before_cloud: u64,
     degraded: u64,
     missing: u64,
-    /// When the next plain line is due; `None` if a moving line is shown, or nothing.
+    /// Time of the next plain line; `None` if a moving line or nothing is shown.
     next_line: Option<Instant>,
 }
 
-/// Time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// Says on stderr what the command waits for, and how long at most.
+/// Prints on stderr what the command waits for, and the longest wait.
 pub(crate) fn waiting(event: &str, limit: Duration) {
     print_error(&format!("waiting for {event}, at most {} s", limit.as_secs()));
 }
@@ -50,13 +49,12 @@ impl Progress {
         }
     }
 
-    /// Counts a decision.
     pub(crate) fn decided(&mut self, decision: &Decision) {
         self.degraded += u64::from(!decision.degraded.is_empty());
         self.count(decision.exit != Exit::CLOUD, decision.presence.missing_count());
     }
 
-    /// Counts a sample: whether it left early, and its missing views.
+    /// Counts a sample, with its missing views.
     pub(crate) fn count(&mut self, left_early: bool, missing: u32) {
         self.before_cloud += u64::from(left_early);
         self.missing += u64::from(missing);

@@ -1,4 +1,4 @@
-//! Arguments by which a command says who it is, and whom it trusts.
+//! Arguments for the identity of a command at a broker, and for the authorities that it trusts.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub struct SecurityArgs {
     /// Certificates of the authorities whose brokers are trusted (PEM); needed for mqtts://.
     #[arg(long, value_name = "FILE")]
     pub tls_authority_file: Option<PathBuf>,
-    /// Certificate of this program (PEM), such as that of an operator by `headwater enroll`.
+    /// Certificate of this program (PEM), such as an operator's certificate from `headwater enroll`.
     #[arg(long, value_name = "FILE")]
     pub tls_certificate_file: Option<PathBuf>,
     /// Private key of the certificate (PEM).

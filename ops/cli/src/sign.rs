@@ -29,7 +29,7 @@ pub struct SignArgs {
     /// File of the key that signs.
     #[arg(long, value_name = "FILE", required_unless_present = "new_key")]
     pub key: Option<PathBuf>,
-    /// Number of the release, higher than that of every earlier bundle of the group.
+    /// Number of the release, higher than the release of every earlier bundle of the group.
     #[arg(long, value_name = "N", required_unless_present = "new_key", value_parser = clap::value_parser!(u64).range(1..))]
     pub release: Option<u64>,
     /// Site that may take the bundle; given several times for several. Left out: every site may.
@@ -46,7 +46,7 @@ pub struct SignArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// A key or bundle cannot be read or written.
+/// A key or bundle that cannot be read or written; [`BadUsage`](crate::BadUsage) for missing arguments.
 pub fn run(args: &SignArgs) -> Result<()> {
     if let Some(path) = &args.new_key {
         write_signing_key(path)?;

@@ -12,7 +12,7 @@ use serde_json::Value;
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shipped/fashion-6cam.hwb");
 const FRAMES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../io/samples/shipped/fashion-6cam-300.tar.gz");
 
-/// Samples of the shipped frames in these tests.
+/// Number of samples of the shipped frames in these tests.
 const SAMPLES: usize = 12;
 
 fn classify(arguments: &[&str]) -> Output {
@@ -80,7 +80,7 @@ fn a_folder_of_photos_of_six_cameras_comes_back_as_a_table_in_either_layout() {
         assert!(["local", "cloud"].contains(&row[2].as_str()), "{row:?}");
         right += usize::from(class.is_some_and(|class| labels[usize::from(class)] == row[0]));
     }
-    // Chance would have one of ten right.
+    // By chance one of ten answers would be right.
     assert!(rows.len() == SAMPLES && right > SAMPLES / 2, "{right} right: {rows:?}");
 }
 

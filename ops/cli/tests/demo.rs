@@ -9,8 +9,8 @@ use headwater_protocol::Exit;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-/// A file with the shipped policy, in which the waits are too long for a busy machine to reach. A threshold of the exit `local` of 0 sends
-/// nearly all on, 1 none.
+/// A file with the shipped policy, with waits that even a busy machine does not reach. With a threshold of 0 the exit `local` sends nearly
+/// every sample on, with 1 none.
 fn patient_policy(threshold: Option<f32>) -> NamedTempFile {
     let bundle = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shipped/fashion-6cam.hwb");
     let policy = Bundle::open(bundle).expect("the shipped bundle opens").policy().clone();

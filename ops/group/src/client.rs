@@ -30,7 +30,7 @@ pub struct ClientSettings {
     pub network: NetworkId,
     /// MQTT client id. A broker ends the connection of an earlier client with the same id.
     pub client_id: String,
-    /// Longest wait for the first connection, and longest wait of every function of the client that waits.
+    /// Longest wait for the first connection, and first value of [`GroupClient::wait_limit`].
     pub wait_limit: Duration,
 }
 
@@ -43,14 +43,14 @@ pub struct GroupClient {
     pub topics: Topics,
     trigger_topic: String,
     network: NetworkId,
-    /// Longest wait of every function of the client that waits.
+    /// Longest wait of `may_trigger`, `wait_for` and `wait_for_complete_decision`. `next` waits without a limit.
     pub wait_limit: Duration,
     account: SampleAccount,
     /// Devices whose birth or status has arrived.
     pub devices: KnownDevices,
-    /// Whether an account of a leader has arrived.
+    /// True when an account of a leader has arrived.
     has_account: bool,
-    /// Whether the latest result was marked as published again, such as one of before the leader's start.
+    /// True when the latest result was marked as published again, such as a result from before the leader's start.
     pub is_republished: bool,
 }
 
@@ -165,10 +165,11 @@ impl GroupClient {
         self.publish(&self.trigger_topic, payload).await
     }
 
-    /// As [`GroupClient::trigger`], at `QoS` 1: [`GroupClient::check_trigger`] reads from the answer whether the broker took the trigger.
+    /// Publishes a trigger at `QoS` 1, and records it in the account. [`GroupClient::check_trigger`] turns a refusal of the broker into an
+    /// error.
     ///
     /// # Errors
-    /// As [`GroupClient::trigger`].
+    /// See [`GroupClient::trigger`].
     pub fn trigger_acknowledged(&mut self, sample: SampleId) -> Result<Acknowledgement, GroupError> {
         let payload = self.trigger_message(sample);
         Ok(self.link.publish_acknowledged(self.trigger_topic.as_str(), payload, false)?)
@@ -202,7 +203,7 @@ impl GroupClient {
     ///
     /// # Errors
     /// [`GroupError::NotAllowed`] or [`GroupError::MessageRefused`] if the broker refuses the trigger; [`GroupError::Link`] without a
-    /// connection; otherwise as [`GroupClient::next`].
+    /// connection; the errors of [`GroupClient::next`].
     pub async fn may_trigger(&mut self) -> Result<(), GroupError> {
         let mut empty = self.link.publish_acknowledged(self.trigger_topic.as_str(), Bytes::new(), false)?;
         let limit = tokio::time::Instant::now() + self.wait_limit;
@@ -236,10 +237,10 @@ impl GroupClient {
         self.record(&incoming)
     }
 
-    /// Records the next event that has already arrived. `None`: nothing has arrived.
+    /// Records the next event that has already arrived; `None` if nothing has arrived.
     ///
     /// # Errors
-    /// As [`GroupClient::next`].
+    /// See [`GroupClient::next`].
     pub fn try_next(&mut self) -> Result<Option<GroupEvent>, GroupError> {
         match self.incoming.try_recv() {
             Ok(incoming) => self.record(&incoming).map(Some),
@@ -263,7 +264,7 @@ impl GroupClient {
         &self.account
     }
 
-    /// Whether a leader's account has arrived. A leader publishes its account as soon as it takes triggers.
+    /// Returns true when a leader's account has arrived. A leader publishes its account as soon as it takes triggers.
     pub fn has_account(&self) -> bool {
         self.has_account
     }
@@ -278,7 +279,7 @@ impl GroupClient {
             Incoming::Connected => return Ok(GroupEvent::Connected),
             Incoming::Disconnected { .. } => return Ok(GroupEvent::Disconnected),
             Incoming::Message { topic, payload, .. } => (topic, payload),
-            // The client publishes at `QoS` 0, which the broker does not answer, or with an acknowledgement, which gets the answer itself.
+            // The broker does not answer messages at `QoS` 0. Its answers to other messages go to their `Acknowledgement`.
             Incoming::Refused { .. } => return Ok(GroupEvent::OtherTopic),
         };
         let unreadable = |reason| GroupError::Message { topic: topic.clone(), reason };
@@ -368,7 +369,7 @@ mod tests {
             let text = refused.to_string();
             assert!(text.contains(topic) && text.contains(role) && text.contains("NotAuthorized"), "{text}");
         }
-        // Code 0x97, quota exceeded: a refusal for another reason than missing rights.
+        // Code 0x97, quota exceeded, is a refusal for another reason than missing rights.
         let refused = refusal([0x97, 0, 1, 1, 1]).await;
         assert!(matches!(refused, GroupError::Refused { .. }), "{refused}");
     }

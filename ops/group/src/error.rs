@@ -5,7 +5,6 @@ use std::time::Duration;
 use headwater_link::{ConnectFailure, Endpoint, LinkError};
 use thiserror::Error;
 
-/// The roles as part of a sentence.
 fn role_words(names: &[&str]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     format!("the role {}", quoted.join(" or "))
@@ -85,7 +84,7 @@ pub enum GroupError {
     },
 }
 
-/// Advice for a failure whose text contains none: no broker was reached.
+/// Advice if no broker was reached; empty for other failures, whose texts contain advice.
 fn advice(failure: &ConnectFailure) -> &'static str {
     if failure.is_absence() {
         ": is a broker there? Start one, or name the address of one that runs"

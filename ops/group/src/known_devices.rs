@@ -11,7 +11,6 @@ pub struct KnownDevices {
     by_id: BTreeMap<DeviceId, KnownDevice>,
 }
 
-/// Latest birth and status of one device.
 #[derive(Clone, Debug, Default)]
 struct KnownDevice {
     birth: Option<Birth>,
@@ -39,7 +38,7 @@ impl KnownDevices {
         devices.into_iter().max_by_key(|(_, count)| *count).map(|(network, _)| network)
     }
 
-    /// Whether at least one device that is up captures by triggers.
+    /// Returns true when at least one device that is up captures by triggers, or has a birth without a numbering.
     pub fn takes_triggers(&self) -> bool {
         self.births_up().any(|birth| matches!(birth.numbering, None | Some(Numbering::Trigger)))
     }

@@ -1,4 +1,4 @@
-//! Sends one command about a group's policy, and waits for its answer.
+//! Client that sends commands about a group's policy, and waits for the answers.
 
 use std::time::Duration;
 
@@ -40,16 +40,16 @@ impl PolicyClient {
         let address = broker.address.clone();
         let config = LinkConfig::new(broker, client_id).subscribe(&*answer_topic, QoS::AtLeastOnce);
         let (link, mut incoming) = Link::start(config)?;
-        // The first event is the connection.
+        // The first event of a link is `Incoming::Connected`.
         let connected = async { incoming.recv().await.map(drop).ok_or(GroupError::Closed) };
         first_connection(&link, (&address, wait_limit), connected).await?;
         Ok(Self { address, link, incoming, topic, answer_topic, wait_limit })
     }
 
-    /// Sends a command and waits for its answer.
+    /// Sends a command and waits for the leader's answer.
     ///
     /// # Errors
-    /// [`GroupError::NotAllowed`] if the broker refuses the command, [`GroupError::TimedOut`] without an answer in time,
+    /// [`GroupError::NotAllowed`] or [`GroupError::MessageRefused`] if the broker refuses the command, [`GroupError::TimedOut`] without an answer in time,
     /// [`GroupError::Message`] for an answer that cannot be read, [`GroupError::Link`] or [`GroupError::Closed`] without a connection.
     ///
     /// # Panics
@@ -63,9 +63,12 @@ impl PolicyClient {
             tokio::select! {
                 delivery = sent.wait(), if !is_taken => {
                     is_taken = true;
-                    if let Delivery::Refused { reason, .. } = delivery {
+                    if let Delivery::Refused { reason, needs_rights } = delivery {
                         let (broker, topic) = (self.address.clone(), self.topic.clone());
-                        return Err(GroupError::NotAllowed { broker, topic, reason, roles: &["operator", "page"] });
+                        return Err(match needs_rights {
+                            true => GroupError::NotAllowed { broker, topic, reason, roles: &["operator", "page"] },
+                            false => GroupError::MessageRefused { broker, topic, reason },
+                        });
                     }
                 }
                 event = self.incoming.recv() => match event {

@@ -27,16 +27,16 @@ pub struct SampleAccount {
 /// One sample of a [`SampleAccount`].
 #[derive(Clone, Debug, Default)]
 pub struct AccountedSample {
-    /// When this program last triggered the sample; `None` for a sample that others triggered or a device captured by itself.
+    /// Time at which this program last triggered the sample; `None` for a sample that other programs triggered or a device captured by itself.
     pub triggered: Option<Instant>,
-    /// The first decision and when it came.
+    /// The first decision and the time at which it came; `None` before it came.
     pub decision: Option<(Decision, Instant)>,
-    /// Whether a second, different decision came.
+    /// True when a second, different decision came.
     pub is_contradicted: bool,
 }
 
 impl AccountedSample {
-    /// Time from the trigger to the first decision; `None` if one of the two is missing.
+    /// Time from the trigger to the first decision; `None` without a trigger or without a decision.
     pub fn latency(&self) -> Option<Duration> {
         Some(self.decision.as_ref()?.1 - self.triggered?)
     }
@@ -110,7 +110,8 @@ impl SampleAccount {
         self.settled.dropped.iter().map(move |(reason, all)| (*reason, all.saturating_sub(before(reason))))
     }
 
-    /// Number of triggered samples that are neither decided nor dropped. At the end of a run, this is the number of lost samples.
+    /// Number of triggered samples that are neither decided nor dropped; at the end of a run the number of lost samples. Drops of samples that
+    /// other programs triggered count too, so the number may then be too low.
     pub fn unsettled_count(&self) -> u64 {
         let counts = self.drops().map(|(_, count)| count);
         self.triggered_count.saturating_sub(counts.fold(self.decided_count, u64::saturating_add))
@@ -136,7 +137,7 @@ impl SampleAccount {
         self.samples.get(&sample)
     }
 
-    /// First decision of one sample.
+    /// First decision of one sample; `None` without a decision.
     pub fn decision(&self, sample: SampleId) -> Option<&Decision> {
         self.samples.get(&sample)?.decision.as_ref().map(|(decision, _)| decision)
     }

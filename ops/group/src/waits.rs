@@ -1,4 +1,4 @@
-//! Functions by which the group client waits. Each returns when its event has come, or fails after the client's `wait_limit`.
+//! Functions by which the group client waits for an event. Each fails after the client's `wait_limit`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl GroupClient {
     /// services have found each other. Returns the highest id that was triggered.
     ///
     /// # Errors
-    /// [`GroupError::TimedOut`] after the limit, [`GroupError::Link`] while there is no connection; otherwise as [`GroupClient::next`].
+    /// [`GroupError::TimedOut`] after the limit, [`GroupError::Link`] while there is no connection; the errors of [`GroupClient::next`].
     pub async fn wait_for_complete_decision(&mut self, first: SampleId) -> Result<SampleId, GroupError> {
         let until = Instant::now() + self.wait_limit;
         let mut sample = first;
@@ -39,7 +39,7 @@ impl GroupClient {
     /// Waits until `reached` returns a value; `expected` names the awaited value in the error.
     ///
     /// # Errors
-    /// [`GroupError::TimedOut`] after the limit; otherwise as [`GroupClient::next`].
+    /// [`GroupError::TimedOut`] after the limit; the errors of [`GroupClient::next`].
     pub async fn wait_for<T>(
         &mut self,
         expected: &str,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-/// Why an identity was not made, renewed or revoked.
+/// Reason why an identity was not made, renewed or revoked.
 #[derive(Debug, Error)]
 pub enum EnrollError {
     /// An option of the command has a value that cannot work.
@@ -28,7 +28,7 @@ pub enum EnrollError {
 }
 
 impl EnrollError {
-    /// An error of the operating system. If access is denied, the reason also says who owns the file, and what to do.
+    /// An error of the operating system. If access is denied, the reason also names the owner of the file, and gives advice.
     pub(crate) fn system(path: &Path, error: &io::Error) -> Self {
         let denied = (error.kind() == io::ErrorKind::PermissionDenied).then(|| denied(path)).flatten();
         match denied {
@@ -46,7 +46,7 @@ impl EnrollError {
     }
 }
 
-/// Says who owns the file, or its nearest parent folder that is visible, and what to do. `None` if no owner can be read.
+/// Text with the owner of the file, or of its nearest visible parent folder, and advice; `None` if no owner can be read.
 pub(crate) fn denied(path: &Path) -> Option<String> {
     let (seen, owner) = path.ancestors().find_map(|path| Some((path, path.metadata().ok()?.uid())))?;
     // `/proc/self` belongs to the user that this process runs as.

@@ -1,4 +1,4 @@
-//! Writing files: a file is replaced whole, and only its owner may read a key. Also the lock of a site's folder.
+//! Files of a site: a file is replaced whole, and only the owner may read a key. Also the lock of the site's folder.
 
 use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -31,7 +31,7 @@ pub(crate) fn make_empty_folder(path: &Path) -> Result<(), EnrollError> {
     private.map_err(|error| EnrollError::system(path, &error))
 }
 
-/// Fails if the folder has any entry other than the file named `lock`.
+/// Checks that the folder has no entry, or only the file named `lock`; otherwise an error.
 pub(crate) fn check_empty(folder: &Path, lock: Option<&str>) -> Result<(), EnrollError> {
     let entries = fs::read_dir(folder).map_err(|error| EnrollError::system(folder, &error))?;
     let mut others = entries.filter(|entry| {
@@ -44,8 +44,8 @@ pub(crate) fn check_empty(folder: &Path, lock: Option<&str>) -> Result<(), Enrol
     }
 }
 
-/// Removes everything in a folder, the lock last: while the lock is there, no other run takes the folder for an empty one. What cannot
-/// be removed stays.
+/// Removes everything in a folder, the lock last: while the lock is there, no other run takes the folder for an empty one. Entries that
+/// cannot be removed stay.
 pub(crate) fn remove_all(folder: &Path, lock: &str) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.filter(|entry| entry.file_name() != lock).map(|entry| entry.path()) {
@@ -80,7 +80,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, EnrollError> {
     Ok(file)
 }
 
-/// Whether the path still leads to this open file.
+/// Returns true when the path still leads to this open file.
 fn is_at(file: &File, path: &Path) -> bool {
     let of = |metadata: Metadata| (metadata.dev(), metadata.ino());
     file.metadata().map(of).is_ok_and(|own| fs::metadata(path).map(of).is_ok_and(|there| there == own))

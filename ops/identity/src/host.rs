@@ -1,4 +1,4 @@
-//! Hosts, address and port of a server, as `headwater enroll` is given them.
+//! Checks of the hosts, address and port that the user gives `headwater enroll` for a server.
 
 use std::net::IpAddr;
 
@@ -64,7 +64,8 @@ fn check_name(setting: &'static str, name: &str) -> Result<(), EnrollError> {
     Err(EnrollError::Setting { setting, expected, found: name.to_owned(), advice })
 }
 
-/// Whether a text consists of digits. The last part of a host name never does, so a text that ends in a number is a wrong IPv4 address.
+/// Returns true for a text of digits alone. The last part of a host name has other letters, so a text that ends in a number is a wrong IPv4
+/// address.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -18,7 +18,7 @@ use crate::member::Member;
 /// Years for which the authority is valid.
 const AUTHORITY_YEARS: i64 = 20;
 
-/// Beginning of the alternative name that tells the holder's role. The crate `transport` reads roles by the same constant.
+/// Prefix of the subject alternative name (URI) with the holder's role. The crate `transport` reads roles by the same prefix.
 const ROLE_PREFIX: &str = "urn:headwater:";
 
 /// The authority: its name and the key that signs certificates.
@@ -49,7 +49,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(authority_params(site), key) })
     }
 
-    /// Whether one of the certificates in a PEM file is for this authority's key.
+    /// Returns true when one of the certificates in a PEM file is for this authority's key.
     ///
     /// # Errors
     /// A file without a certificate, or one that cannot be read.
@@ -116,8 +116,8 @@ impl Authority {
     }
 }
 
-/// Serial number and end of validity of a certificate or list. All are valid from 1970 on: a board whose clock is not set must be able to
-/// connect.
+/// Serial number and end of validity of a certificate or list. Certificates and lists are valid from 1970 on, so that a board whose clock is
+/// not set can connect.
 #[derive(Clone, Copy)]
 pub(crate) struct Validity {
     pub(crate) serial: u64,

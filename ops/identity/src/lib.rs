@@ -4,12 +4,12 @@
 //! hall/                           folder of the site
 //!   site.json  site.lock          every certificate that was issued; one program at a time
 //!   authority.crt  authority.key  revoked.crl
-//! broker/                       mosquitto.conf  access.rules, and the four files of every member:
+//!   broker/                       mosquitto.conf  access.rules, and the four files of every member:
 //!   cloud/                        certificate.pem  key.pem  authority.pem  revoked.crl
 //!   gate/cam-0/  gate/leader/     the same for the members of a group
 //! ```
-//! The subject of a certificate says who its holder is: `O` the site, `OU` the group, `CN` the name. Mosquitto takes the subject as the
-//! user name, and the access rules have one block for each user.
+//! The subject of a certificate names the holder: `O` is the site, `OU` the group, `CN` the name. Mosquitto takes the subject as the user
+//! name, and the access rules have one block for each user.
 //!
 //! A module imports only modules to its right or in the lines below. The test `module_orders` checks this diagram:
 //!

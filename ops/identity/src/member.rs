@@ -1,4 +1,4 @@
-//! Members of a site: who holds a certificate.
+//! Members of a site: the holders of certificates.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,19 +13,20 @@ use crate::role::Role;
 /// Longest common name of a certificate in bytes (X.520).
 const MAX_NAME_BYTES: usize = 64;
 
-/// Rights of a page. Every page reads results, and the status and birth of devices, of its groups; the fields add to that.
+/// Rights of a page. Every page reads results, and the status and birth of devices, of its groups; `frames` and `act` add rights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageRights {
     /// Groups that the page shows.
     pub groups: BTreeSet<GroupId>,
-    /// Whether the page sees frames.
+    /// True when the page sees frames.
     pub frames: bool,
-    /// Whether the page triggers samples and changes policies.
+    /// True when the page triggers samples and changes policies.
     pub act: bool,
 }
 
 impl PageRights {
-    /// Topics that these rights add to the topics of every page: published and read ones, without the prefix of a group.
+    /// Topics that these rights add to the topics of every page: topics that the page publishes, then topics that it reads, without the prefix
+    /// of a group.
     pub(crate) fn topics(&self) -> (&'static [&'static str], &'static [&'static str]) {
         match (self.frames, self.act) {
             (false, false) => (&[], &[]),
@@ -50,12 +51,12 @@ impl fmt::Display for PageRights {
 /// Holder of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// What the member is, which decides its rights.
+    /// Role of the member, which decides the rights of the member.
     pub role: Role,
     /// Group of the member; `None` for the broker, the cloud and pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupId>,
-    /// Name of the member: the id of a device or edge; the name of the role for a leader, the broker or the cloud, unless another is given.
+    /// Name of the member: the id of a device or edge. For other roles but `consumer`, the name of the role unless another name is given.
     pub name: String,
     /// Groups and rights of a page; `None` for every other role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,7 +115,7 @@ impl Member {
         format!("CN={}{unit},O={site}", self.name)
     }
 
-    /// Whether both members have the same subject, so that their certificates do not tell them apart.
+    /// Returns true when both members have the same subject in their certificates.
     pub(crate) fn has_subject_of(&self, other: &Self) -> bool {
         self.group == other.group && self.name == other.name
     }

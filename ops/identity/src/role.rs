@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a member is; decides the topics that the member may publish and read.
+/// Role of a member, which decides the topics that the member may publish and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -27,7 +27,7 @@ pub enum Role {
 /// Groups in which members of a role have rights.
 #[derive(PartialEq, Eq)]
 enum Scope {
-    /// No group: servers of the whole site. They accept connections, so their certificates name hosts.
+    /// No group: servers of the whole site. Servers accept connections, so their certificates name hosts.
     Server,
     /// One group for each member.
     OneGroup,
@@ -35,13 +35,13 @@ enum Scope {
     Rights,
 }
 
-/// Everything known of one role: name, help text, and the topics that the broker allows.
+/// One role with its name, its help text, and the topics that the broker allows.
 struct Row {
     role: Role,
     name: &'static str,
     help: &'static str,
     scope: Scope,
-    /// Whether a member that is added without a name gets the role's name.
+    /// True when a member that is added without a name gets the role's name.
     names_members: bool,
     /// Topics without the prefix of the group. `{name}` stands for the member's name.
     publishes: &'static [&'static str],
@@ -53,7 +53,6 @@ const fn server(role: Role, name: &'static str, help: &'static str) -> Row {
     Row { role, name, help, scope: Scope::Server, names_members: true, publishes: &[], reads: &[] }
 }
 
-/// All roles, one row each.
 static ROLES: &[Row] = &[
     server(Role::Broker, "broker", "The MQTT broker of the site"),
     server(Role::Cloud, "cloud", "The cloud service, for all groups"),
@@ -176,7 +175,7 @@ impl Role {
         ROLES.iter().find(|row| row.role == self).expect("each role has its row")
     }
 
-    /// The role with this name.
+    /// The role with this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|role| role.name() == name)
     }
@@ -191,17 +190,17 @@ impl Role {
         self.row().help
     }
 
-    /// Whether each member of the role belongs to one group.
+    /// Returns true when each member of the role belongs to one group.
     pub fn has_group(self) -> bool {
         self.row().scope == Scope::OneGroup
     }
 
-    /// Whether members of the role accept connections, so that their certificates name hosts.
+    /// Returns true when members of the role accept connections, so that their certificates name hosts.
     pub fn is_server(self) -> bool {
         self.row().scope == Scope::Server
     }
 
-    /// Whether a member that is added without a name gets the role's name.
+    /// Returns true when a member that is added without a name gets the role's name.
     pub fn names_members(self) -> bool {
         self.row().names_members
     }

@@ -1,4 +1,4 @@
-//! The folder of a site: the authority, the record of what it issued, and the files made from that record.
+//! The folder of a site: the authority, the record of issued certificates, and the files made from that record.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,18 +22,18 @@ use crate::role::Role;
 /// Version of the format of `site.json`.
 const FORMAT: u32 = 1;
 
-/// Names of the files in the site's folder.
+// Names of the files in the site's folder.
 const LOCK: &str = "site.lock";
 const SITE: &str = "site.json";
 const AUTHORITY: &str = "authority.crt";
 pub(crate) const AUTHORITY_KEY: &str = "authority.key";
 const REVOKED: &str = "revoked.crl";
-/// Names of the files in a member's folder.
+// Names of the files in a member's folder.
 pub(crate) const CERTIFICATE: &str = "certificate.pem";
 pub(crate) const KEY: &str = "key.pem";
 pub(crate) const MEMBER_AUTHORITY: &str = "authority.pem";
 
-/// Said of a member whose certificates were revoked.
+/// Words of the error for a member whose certificates were revoked.
 const IS_REVOKED: &str = "is revoked; enroll it under another name";
 
 /// A certificate that the authority issued.
@@ -55,7 +55,7 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// Whether the certificate has expired. False if the time cannot be read.
+    /// Returns true when the certificate has expired; false if its time cannot be read.
     pub fn has_expired(&self) -> bool {
         OffsetDateTime::parse(&self.expires, &Rfc3339).is_ok_and(|end| end <= OffsetDateTime::now_utc())
     }
@@ -90,7 +90,7 @@ impl Site {
     /// Makes the folder with an authority and the broker's certificate, which names `hosts`.
     ///
     /// # Errors
-    /// [`EnrollError`]: the folder has a site already, or cannot be written.
+    /// [`EnrollError`]: the folder has a site or other files already, or cannot be written, or `hosts` or `options` cannot work.
     pub fn create(
         folder: &Path,
         site: SiteId,
@@ -112,7 +112,7 @@ impl Site {
         made
     }
 
-    /// Makes a site in a folder that was empty. Another run may have found the folder empty too, and may have got the lock first.
+    /// Makes a site in a folder that was empty. The checks are repeated under the lock, since another run may have been first.
     fn create_in(
         folder: &Path,
         site: SiteId,
@@ -190,7 +190,6 @@ impl Site {
         })
     }
 
-    /// Folder of the site.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -285,11 +284,11 @@ impl Site {
         )))
     }
 
-    /// Gives a member a new certificate and key. Its earlier certificates stay valid until they expire. A server gets `hosts`, or keeps its
-    /// earlier hosts if `hosts` is empty. A server that was revoked gets a new certificate too; any other revoked member is refused.
+    /// Gives a member a new certificate and key. Earlier certificates of the member stay valid until they expire. A server gets `hosts`, or
+    /// keeps its earlier hosts if `hosts` is empty. A server that was revoked gets a new certificate too; any other revoked member is refused.
     ///
     /// # Errors
-    /// [`EnrollError`]: no such member, a revoked one, hosts for a member that is no server, or a file that cannot be written.
+    /// [`EnrollError`]: no such member, a revoked member, hosts for a member that is no server, or a file that cannot be written.
     pub fn renew(&mut self, member: &Member, hosts: &[String], days: u32) -> Result<PathBuf, EnrollError> {
         let Issued { member, hosts: before, revoked, .. } = self.newest(member)?.clone();
         // Access rules name users by the subject of their certificate, so a revoked name must not come back. Servers have no rules.
@@ -304,14 +303,14 @@ impl Site {
         self.issue(member, hosts, days)
     }
 
-    /// Revokes every certificate of a member. Unless the member is a server, its name is not given again. After an interrupted run, a
+    /// Revokes every certificate of a member. The name of the member is not given again, except for a server. After an interrupted run, a
     /// second call writes the same files again.
     ///
     /// # Errors
     /// [`EnrollError`]: no such member, the authority cannot sign, or a file cannot be written.
     pub fn revoke(&mut self, member: &Member) -> Result<(), EnrollError> {
         self.newest(member)?;
-        // Fails before anything changes if the authority cannot sign the list.
+        // This fails before anything changes if the authority cannot sign the list.
         self.authority()?;
         let now = text(OffsetDateTime::now_utc());
         for issued in self.record.issued.iter_mut().filter(|issued| issued.member.has_subject_of(member)) {
@@ -320,7 +319,6 @@ impl Site {
         self.write()
     }
 
-    /// The newest certificate of a member.
     fn newest(&self, member: &Member) -> Result<&Issued, EnrollError> {
         let newest = self.record.issued.iter().rev().find(|issued| issued.member.has_subject_of(member));
         newest.ok_or_else(|| self.unknown(member.to_string()))
@@ -338,7 +336,7 @@ impl Site {
         let validity = self.next_validity(days);
         let credentials = authority.issue(&self.record.site, &member, &hosts, validity)?;
         let folder = self.folder_of(&member);
-        // The topmost folder that does not exist yet: the member's, or its group's if the member is the first of the group.
+        // `made` is the topmost folder that does not exist yet: the member's folder, or the folder of its group.
         let made = folder.ancestors().take_while(|folder| !folder.exists()).last().map(Path::to_owned);
         let (serial, expires) = (validity.serial, text(validity.expires));
         // The record is written before the certificate, so that every certificate that was given out can be revoked.
@@ -352,7 +350,7 @@ impl Site {
         written.map(|()| folder)
     }
 
-    /// Writes a member's files, the key last: a program that reloads when the key changes finds all of them new.
+    /// Writes a member's files, the key last: a program that reloads when the key changes then finds all files new.
     fn write_member(&self, folder: &Path, credentials: &Credentials) -> Result<(), EnrollError> {
         files::write(
             &folder.join(MEMBER_AUTHORITY),
@@ -363,7 +361,7 @@ impl Site {
         files::write(&folder.join(KEY), &credentials.key, SECRET_MODE)
     }
 
-    /// Undoes the latest certificate before anybody has it: removes the new folder `made`, then the entry in the record.
+    /// Undoes the latest certificate, which nobody has yet: removes the new folder `made`, then the entry in the record.
     fn take_back(&mut self, made: &Path) {
         // While the certificate's files are there, the record must name the certificate.
         if made.exists() && fs::remove_dir_all(made).is_err() {
@@ -401,7 +399,7 @@ impl Site {
         folders.try_for_each(|folder| files::write(&folder.join(REVOKED), &list, PUBLIC_MODE))
     }
 
-    /// The authority, after a check that its key and certificate belong together: members trust the certificate.
+    /// The authority; an error if the key does not belong to the certificate, which members trust.
     pub(crate) fn authority(&self) -> Result<Authority, EnrollError> {
         let (certificate, key) = (self.folder.join(AUTHORITY), self.folder.join(AUTHORITY_KEY));
         let authority = Authority::from_key(&self.record.site, &files::read(&key)?)?;

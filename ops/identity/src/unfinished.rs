@@ -1,4 +1,4 @@
-//! What interrupted commands left in the folder of a site.
+//! Remains of interrupted commands in the folder of a site.
 
 use std::fs;
 use std::io;
@@ -12,9 +12,9 @@ use crate::site::{AUTHORITY_KEY, CERTIFICATE, KEY, MEMBER_AUTHORITY, Site};
 pub struct Unfinished {
     /// The file or folder.
     pub path: PathBuf,
-    /// What is wrong with the path.
+    /// Fault of the file or folder, in words.
     pub reason: String,
-    /// Command or action that mends it.
+    /// Command or action that mends the fault.
     pub advice: String,
 }
 
@@ -36,7 +36,7 @@ impl Site {
             for name in [MEMBER_AUTHORITY, CERTIFICATE, KEY] {
                 let is_there = match folder.join(name).try_exists() {
                     Ok(is_there) => is_there,
-                    // Whether files are missing cannot be seen in a folder that this user may not enter.
+                    // A missing file cannot be told from a hidden one in a folder that this user may not enter.
                     Err(error) => {
                         found.push(hidden(folder, &error));
                         break;

@@ -1,4 +1,4 @@
-//! Certificates of a site in TLS handshakes between client and server of `transport`, and what each side refuses.
+//! Certificates of a site in TLS handshakes between client and server of `transport`, and the refusals of each side.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// Longer than any step takes on a busy machine.
+/// Limit that no step reaches, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 const DAYS: u32 = 30;
 
@@ -179,7 +179,7 @@ async fn a_replaced_certificate_is_taken_by_the_next_handshake_and_an_open_conne
     served.await.unwrap().unwrap();
 }
 
-/// Waits until `found` holds. Certificate files are looked at again at most once a second.
+/// Waits until `found` returns true. The identities read changed certificate files at most once a second.
 async fn until(found: impl Fn() -> bool) {
     let looks = async {
         while !found() {

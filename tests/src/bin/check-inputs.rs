@@ -1,4 +1,4 @@
-//! `check-inputs`: inputs that people really have, given to the real programs. `scripts/check/inputs` runs it.
+//! `check-inputs`: files, cameras, brokers and requests as users have them, given to the real programs. `scripts/check/inputs` runs it.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,13 +10,13 @@ use clap::Parser;
 use headwater_tests::inputs::{self, Case, KINDS, Outcome, Shared};
 use serde_json::json;
 
-/// Cases that run at a time. Most of a case is the start of programs.
+/// Cases that run at the same time.
 const THREADS: usize = 2;
 
-/// Longest part of what was seen that a line on a wrong case repeats, in bytes from the beginning.
+/// Most bytes of the programs' outputs that are printed for a wrong case, from the beginning.
 const SHOWN_BYTES: usize = 2000;
 
-/// Gives each input to its program, and prints whether what must be seen is seen.
+/// Gives each input to its program, and prints whether the program answers as it must.
 #[derive(Debug, Parser)]
 #[command(name = "check-inputs", max_term_width = 100)]
 struct Args {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     let (sender, outcomes) = mpsc::channel();
     let run = |sender: mpsc::Sender<Outcome>| {
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // The receiver waits for the last outcome.
+            // The receiver is there until the last outcome, so no outcome is lost.
             let _ = sender.send(case.outcome(&shared, folder.path()));
         }
     };
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints a line on a case, and what was seen if it is wrong.
+/// Prints a line on a case, and for a wrong case the outputs of its programs.
 fn print_case(outcome: &Outcome) {
     let Outcome { kind, name, wrong, seen, seconds } = outcome;
     let mut text =
@@ -94,7 +94,7 @@ fn print_case(outcome: &Outcome) {
         let end = seen.floor_char_boundary(SHOWN_BYTES);
         text += &format!("expected {wrong:?} (after !: not to be there), found\n{}\n", &seen[..end]);
     }
-    // If the reader has gone, the exit code still tells.
+    // If standard output is closed, the exit code still shows the result.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 

@@ -20,7 +20,7 @@ use headwater_transport::held_port;
 #[derive(Debug, Parser)]
 #[command(name = "check-site", max_term_width = 100)]
 struct Args {
-    /// What to check; by default that a site decides, with a silent camera, a killed one and a rogue client.
+    /// The check to run. Without one, a site must decide with a silent camera, a killed camera and a rogue client.
     #[command(subcommand)]
     command: Option<Check>,
 }
@@ -141,7 +141,7 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Starts every part, and waits until there is a complete decision for each frame of the archive.
+/// Starts every part, and waits until each frame of the archive has a complete decision.
 async fn start(site: &mut Site) -> (Vec<GroupClient>, Reference) {
     site.start_all();
     let mut clients = site.clients().await;
@@ -149,7 +149,7 @@ async fn start(site: &mut Site) -> (Vec<GroupClient>, Reference) {
     (clients, reference)
 }
 
-/// As [`start`], with clocks that can be stepped and a disk of the journals that can be filled, as far as this machine allows that.
+/// As [`start`], with clocks that can be stepped and a disk of the journals that can be filled, if this machine allows them.
 async fn start_for_faults(site: &mut Site) -> (Vec<GroupClient>, Reference) {
     for lack in faults::prepare(site) {
         eprintln!("check-site: {lack}");
@@ -157,7 +157,8 @@ async fn start_for_faults(site: &mut Site) -> (Vec<GroupClient>, Reference) {
     start(site).await
 }
 
-/// Prints how the samples of each group ended. Returns whether each captured sample had one end (decision or drop), and none a wrong one.
+/// Prints the ends of the samples of each group. Returns true when each captured sample has one end, a decision or a drop, and no complete
+/// answer is wrong.
 fn tell(what: &str, outcomes: &[Outcome]) -> bool {
     for (group, outcome) in GROUPS.iter().zip(outcomes) {
         let Outcome { decided, complete, dropped, contradicted, wrong, .. } = outcome;
@@ -171,7 +172,7 @@ fn tell(what: &str, outcomes: &[Outcome]) -> bool {
     outcomes.iter().all(Outcome::is_sound)
 }
 
-/// Samples that each group decides in each part of the check.
+/// Number of samples of each group in each step of the check.
 const SAMPLES: u64 = 300;
 
 async fn check_site(folder: &Path) -> bool {
@@ -246,11 +247,11 @@ async fn check_soak(folder: &Path, (time, seed): (Duration, u64)) -> bool {
     site.unmount_journals();
     println!("{HEAD}");
     rows.iter().for_each(|row| println!("{}", row.line()));
-    // A row that was not run shows nothing.
+    // A fault that was not run has proved nothing.
     rows.iter().all(|row| row.is_sound() && row.skipped.is_none())
 }
 
-/// Runs the loads one after the other. If `figures_count`, all marks must be kept, else only the account of the samples.
+/// Runs the loads one after the other. With `figures_count` every requirement must be met, otherwise only those on the account of the samples.
 async fn check_load(folder: &Path, loads: &[Load], (figures_count, json): (bool, bool)) -> bool {
     let answers = Arc::new(Answers::compute());
     let mut is_sound = true;
@@ -294,7 +295,7 @@ async fn check_states(folder: &Path, rounds: u32) -> bool {
                 }
             }
         }
-        // The devices run for over a minute between two rounds: a device whose connection ends three times in a minute would be flapping.
+        // The wait is longer than a minute, since a device whose connection ends three times within a minute is flapping.
         if round + 1 < rounds {
             tokio::time::sleep(Duration::from_secs(61)).await;
         }
@@ -318,7 +319,7 @@ async fn check_rogue(folder: &Path, time: Duration, only: Option<&str>) -> bool 
         let has_identity = columns[0] != Column::NoIdentity;
         let mut site =
             if has_identity { Site::enroll(&own) } else { Site::without_identity(&own, GROUPS.len()) };
-        // The members find the relay in the broker's place.
+        // The relay listens at the port that the members know; Mosquitto gets another port.
         site.mosquitto_port = held_port().expect("a free port");
         let relay = Relay::start(site.broker_port, site.mosquitto_port);
         let (mut clients, reference) = start(&mut site).await;
@@ -330,7 +331,7 @@ async fn check_rogue(folder: &Path, time: Duration, only: Option<&str>) -> bool 
         if has_identity && is_asked("takes the place of the broker") {
             tell(&relay::take_over(&mut site, &stranger, &mut clients, (&reference, time)).await);
         }
-        // A lying cloud needs the name in its certificate, which the check does not lend it.
+        // A lying cloud has no certificate of the site's authority, so the lies are tried only on the site without identity.
         for lie in liars::CLOUD_LIES.into_iter().filter(|(_, name)| !has_identity && is_asked(name)) {
             rogue::settle(&mut clients).await;
             tell(&liars::run(lie, &mut site, &mut clients, (&reference, time)).await);

@@ -1,4 +1,4 @@
-//! Brokers that refuse, limit or are none, and triggers in every form: what device, leader and doctor say.
+//! Brokers that refuse or have limits, ports that are no broker, and triggers in every form: messages of device, leader and doctor about them.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -24,7 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Kind 1: what answers is named, whatever it is.
+/// Kind 1: a program that answers in place of a sound broker is named for what it is.
 fn other_brokers() -> Vec<Case> {
     const HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\r\n";
     const SSH: &[u8] = b"SSH-2.0-OpenSSH_9.2\r\n";
@@ -32,7 +32,7 @@ fn other_brokers() -> Vec<Case> {
         other_broker("broker-of-mqtt-3", b"", &[0x20, 2, 0, 1], "it does not speak MQTT 5"),
         other_broker("broker-is-a-web-server", b"", HTTP, "answers as a web server does"),
         other_broker("broker-is-an-ssh-server", SSH, b"", "answers as an SSH server does"),
-        // An alert of TLS 1.2: fatal, handshake failure.
+        // The bytes are an alert of TLS 1.2: fatal, handshake failure.
         other_broker("broker-expects-tls", b"", &[0x15, 3, 3, 0, 2, 2, 40], "expects TLS"),
         other_broker("broker-refuses-by-an-unknown-code", b"", &[0x20, 3, 0, 0xc0, 0], "0xc0"),
         other_broker("broker-is-busy", b"", &[0x20, 3, 0, 0x89, 0], "it is busy"),
@@ -55,11 +55,10 @@ fn other_brokers() -> Vec<Case> {
     ]
 }
 
-/// Kind 9: every tier names a limit of the broker, and no leader is ready that cannot lead.
+/// Kind 9: every tier names a limit of the broker, and a leader that cannot lead under this limit is not ready.
 fn limits() -> Vec<Case> {
     const NAMED: &[&str] =
         &["/ready names it", "log names it", "doctor names it", "doctor of a device names it", "503"];
-    // The messages of this small network's device fit into small packets.
     const OF_LEADER: &[&str] = &["/ready names it", "log names it", "doctor names it", "503"];
     let limits = [
         ("broker-of-qos-0", NAMED, "max_qos 0", "the broker allows QoS 0 alone"),
@@ -76,7 +75,7 @@ fn limits() -> Vec<Case> {
         .into()
 }
 
-/// Kind 10: what the broker kept is no live command, and white space before JSON is JSON.
+/// Kind 10: a retained trigger or request is refused, and white space before JSON is allowed.
 fn triggers() -> Vec<Case> {
     const TAKEN: &[&str] = &["exit 0", "captured 1\n", "refused {}"];
     const REFUSED: &[&str] = &["exit 0", "captured 0\n", "refused {\"malformed\":1}", "found a retained one"];
@@ -98,7 +97,7 @@ fn triggers() -> Vec<Case> {
     ]
 }
 
-/// Settings of a device or of an aggregator, with an admin port.
+/// Writes the settings of a device or of an aggregator. Returns the file and the admin port that it names.
 fn settings(case: &CaseFolder<'_>, program: &str, broker: &str, own: &str) -> (PathBuf, u16) {
     let port = held_port().expect("a free port");
     let text = format!(
@@ -114,7 +113,7 @@ fn settings(case: &CaseFolder<'_>, program: &str, broker: &str, own: &str) -> (P
 
 fn device_settings(case: &CaseFolder<'_>, broker: &str) -> (PathBuf, u16) {
     let frames = shipped::frames_path();
-    // No leader settles the samples, so the device waits for the whole grace period at its end.
+    // No leader settles the samples, so the device ends only after the whole grace period.
     let own = format!("id = \"cam-0\"\nslot = 0\ngrace_ms = 100\n[source]\npath = \"{}\"", frames.display());
     settings(case, "device", broker, &own)
 }
@@ -132,7 +131,7 @@ fn doctor(case: &CaseFolder<'_>, flag: &str, settings: &Path) -> String {
     ran(case, doctor.args(["doctor", "--json", "--timeout-s", "5", flag]).arg(settings))
 }
 
-/// Which of the texts have the part, and the texts.
+/// A line for each text that tells whether the text has this part, then the texts.
 fn named(part: &str, texts: &[(&str, String)]) -> String {
     let line = |(of, text): &(&str, String)| match text.contains(part) {
         true => format!("{of} names it\n"),
@@ -142,7 +141,7 @@ fn named(part: &str, texts: &[(&str, String)]) -> String {
     texts.iter().map(line).chain(all).collect()
 }
 
-/// Starts an aggregator and asks the doctor; `part` is what each must say of the broker.
+/// Starts an aggregator, and tells whether its log, `/ready` and the doctor say `part` of the broker.
 fn leader(case: &CaseFolder<'_>, broker: &str, part: &str) -> String {
     let (file, port) = settings(case, "aggregator", broker, "");
     let running = start_aggregator(case, &file);
@@ -158,14 +157,14 @@ fn leader(case: &CaseFolder<'_>, broker: &str, part: &str) -> String {
     named(part, &texts)
 }
 
-/// As [`leader`], at a Mosquitto with a line of configuration.
+/// As [`leader`], at a Mosquitto with this further line of configuration.
 fn leader_at(case: &CaseFolder<'_>, line: &str, part: &str) -> String {
     let address = free_address();
     let _broker = mosquitto_of(&format!("allow_anonymous true\n{line}"), &case.path, &address);
     leader(case, &address.to_string(), part)
 }
 
-/// A device and the doctor at a port that greets each client and answers its first bytes; each says `part` of it.
+/// A case with a port that greets each client and answers its first bytes. Log and `/ready` of a device and the doctor must say `part` of it.
 fn other_broker(
     name: &'static str,
     greeting: &'static [u8],
@@ -176,12 +175,12 @@ fn other_broker(
     case(1, name, NAMED, move |case| named_at(case, &port_that_answers(greeting, answer), part))
 }
 
-/// Address of a port that greets each client and answers its first bytes.
+/// Opens a port that greets each client and answers its first bytes, and returns the address.
 fn port_that_answers(greeting: &'static [u8], answer: &'static [u8]) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let broker = format!("mqtt://{}", listener.local_addr().expect("a bound listener has an address"));
     thread::spawn(move || {
-        // The connections stay open: a close would be another fault.
+        // The connections stay open: a closed connection would be another fault.
         let mut open = Vec::new();
         for mut client in listener.incoming().map_while(Result::ok) {
             let _ = client.write_all(greeting);
@@ -193,7 +192,7 @@ fn port_that_answers(greeting: &'static [u8], answer: &'static [u8]) -> String {
     broker
 }
 
-/// Which of a device and the doctor say `part` of a broker.
+/// Starts a device, and tells whether its log, `/ready` and the doctor say `part` of the broker.
 fn named_at(case: &CaseFolder<'_>, broker: &str, part: &str) -> String {
     let (file, port) = device_settings(case, broker);
     let running = start_device(case, &file);
@@ -202,7 +201,8 @@ fn named_at(case: &CaseFolder<'_>, broker: &str, part: &str) -> String {
     named(part, &[("/ready", ready), ("log", running.log()), ("doctor", doctor(case, "--device", &file))])
 }
 
-/// A group whose broker refuses results: two samples are decided, each refusal is named, and the connection stays.
+/// Triggers two samples of a group whose broker refuses the results, and returns the outcome of each trigger, the number of refusals that
+/// the aggregator has counted, at most 2, and the aggregator's log.
 fn results_refused(case: &CaseFolder<'_>, line: &str) -> String {
     let address = free_address();
     let _broker = mosquitto_of(&format!("allow_anonymous true\n{line}"), &case.path, &address);
@@ -213,7 +213,7 @@ fn results_refused(case: &CaseFolder<'_>, line: &str) -> String {
     let refused = || metric(port, "headwater_aggregator_broker_refused_messages_total{");
     let mut seen = String::new();
     for (count, which) in [(1, "first"), (2, "second")] {
-        // Until leader and device know each other the command ends with 1.
+        // The command ends with exit code 1 until leader and device know each other.
         let triggered = until("exit 0", || {
             let mut trigger = command("headwater");
             trigger.args(["trigger", "--broker", &broker, "--site", "inputs", "--group", case.name]);
@@ -240,14 +240,14 @@ fn publish(case: &CaseFolder<'_>, leaf: &str, payload: &str, is_retained: bool) 
     });
 }
 
-/// Captures and refusals of a device that has ended.
+/// Ends a device, and returns its exit code, its numbers of captures and refused messages, and its log.
 fn captures_of(device: Running) -> String {
     let ended = device.terminate();
     let report: Value = serde_json::from_str(&ended.output).unwrap_or_default();
     format!("{}\ncaptured {}\nrefused {}\n{}", ended.exit, report["captured"], report["faults"], ended.log)
 }
 
-/// Sends a trigger until the device has captured its sample; a repeated trigger does nothing.
+/// Sends a trigger again and again until the device has captured a sample. A device does nothing on a repeated trigger.
 fn triggered(case: &CaseFolder<'_>, payload: &str) -> String {
     let (file, port) = device_settings(case, &case.shared.broker.to_string());
     let device = start_device(case, &file);
@@ -258,7 +258,7 @@ fn triggered(case: &CaseFolder<'_>, payload: &str) -> String {
     captures_of(device)
 }
 
-/// Starts a device after the broker has kept a message on a topic of its group.
+/// Starts a device after the broker has retained a message on a topic of the device's group.
 fn kept(case: &CaseFolder<'_>, leaf: &str, payload: &str) -> String {
     publish(case, leaf, payload, true);
     let (file, port) = device_settings(case, &case.shared.broker.to_string());

@@ -15,10 +15,10 @@ use super::running::ran;
 use super::{Case, CaseFolder, case, pipe, write};
 use crate::programs::command;
 
-/// Bytes of a file that no reader may open: more than any limit.
+/// Bytes of a file that no reader may read: more than any limit.
 const HUGE: u64 = 1 << 40;
 
-/// Bytes of an image of another format, in place of the whole image.
+/// The first bytes of a BMP image, in place of a whole image.
 const BMP: &[u8] = b"BM\x36\0\0\0\0\0\0\0";
 
 pub(super) fn cases() -> Vec<Case> {
@@ -30,7 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Kinds 2, 5 and 6: damage is refused by name, and what viewers show is taken.
+/// Kinds 2, 5 and 6: damaged files are refused by name, and images that viewers show are taken.
 fn damage() -> Vec<Case> {
     const CUT: &[&str] = &["exit 2", "train/a/x", "cut"];
     const TAKEN: &[&str] = &["exit 0", "3 train, 2 validation, 2 test", "!left out"];
@@ -45,7 +45,7 @@ fn damage() -> Vec<Case> {
         image(2, "empty-jpeg", CUT, "x.jpg", Vec::new),
         image(2, "png-check-sum", &["exit 2", "train/a/x.png"], "x.png", || {
             let mut file = png(9);
-            // The last byte of the pixels' check sum; the last chunk has 12 bytes.
+            // The altered byte is the last one of the check sum of the pixels; the chunk `IEND` after it has 12 bytes.
             let at = file.len() - 13;
             file[at] ^= 1;
             file
@@ -66,7 +66,7 @@ fn damage() -> Vec<Case> {
     ]
 }
 
-/// Kind 3: what is left out is counted by kind with an example, and no orientation is ignored.
+/// Kind 3: entries that are left out are counted by their ending, with an example, and every orientation is applied.
 fn left_out() -> Vec<Case> {
     const UPRIGHT: &[&str] = &["8 of 8 are upright"];
     vec![
@@ -126,7 +126,7 @@ fn left_out() -> Vec<Case> {
     ]
 }
 
-/// Kind 4: entries that do not matter are not opened. A reader that opens a pipe waits for ever.
+/// Kind 4: entries that are no data are not opened. A reader that opens a named pipe waits for ever.
 fn unopened() -> Vec<Case> {
     const LEFT_OUT: &[&str] = &["exit 0", "2 train, 2 validation, 2 test", "1 entries are left out: 1 "];
     const HIDDEN: &[&str] = &["exit 0", "2 train, 2 validation, 2 test", "1 hidden"];
@@ -146,7 +146,7 @@ fn unopened() -> Vec<Case> {
             huge(data, "train/a/all.zip");
         }),
         beside(4, "pipe", LEFT_OUT, |data| pipe(data, "train/a/pipe")),
-        // The path of a socket has at most 108 bytes, so the socket is made by its short name.
+        // The path of a Unix socket has fewer than 108 bytes on Linux, so the file name is short.
         beside(4, "socket", LEFT_OUT, |data| drop(UnixListener::bind(data.join("s")).expect("a short path"))),
         beside(4, "link-to-nothing", LEFT_OUT, |data| link_to_nothing(data, "train/a/notes.txt")),
         beside(4, "pipe-named-jpg", PIPE, |data| pipe(data, "train/a/x.jpg")),
@@ -159,7 +159,6 @@ fn unopened() -> Vec<Case> {
     ]
 }
 
-/// Kind 7: names.
 fn names() -> Vec<Case> {
     const CLASS: [&str; 2] = ["Gr\u{f6}\u{df}e", "Gro\u{308}\u{df}e"];
     vec![
@@ -212,7 +211,6 @@ fn names() -> Vec<Case> {
     ]
 }
 
-/// Kinds 7 and 12: tables and arrays.
 fn tables_and_arrays() -> Vec<Case> {
     const READ: &[&str] = &["exit 0", "2 train, 1 validation, 1 test"];
     vec![
@@ -246,7 +244,7 @@ fn tables_and_arrays() -> Vec<Case> {
     ]
 }
 
-/// A file of [`HUGE`] bytes that takes no room.
+/// Makes a sparse file of [`HUGE`] bytes.
 fn huge(folder: &Path, name: &str) {
     let file = File::create(folder.join(name)).expect("the folder can be written");
     file.set_len(HUGE).expect("a file with a hole");
@@ -256,7 +254,7 @@ fn link_to_nothing(folder: &Path, name: &str) {
     symlink("/nowhere/at/all", folder.join(name)).expect("the folder can be written");
 }
 
-/// Runs `headwater-train convert`; the result is the folder `out` of the case.
+/// Runs `headwater-train convert`, which writes the folder `out` of the case, and returns its exit code and outputs as text.
 fn convert(case: &CaseFolder<'_>, data: &str, path: &Path, more: &[&str]) -> String {
     let mut train = command("headwater-train");
     train.args(["convert", "--data", data, "--data-dir"]).arg(path);
@@ -264,7 +262,7 @@ fn convert(case: &CaseFolder<'_>, data: &str, path: &Path, more: &[&str]) -> Str
     ran(case, &mut train)
 }
 
-/// A sound data set: the classes a and b, with an image of each in each part.
+/// Writes a sound data set, the folder `data` of the case: the classes `a` and `b`, with one image of each class in each part.
 fn base(case: &CaseFolder<'_>) -> PathBuf {
     let data = case.path.join("data");
     let folders = ["train/a", "train/b", "val/a", "val/b", "test/a", "test/b"];
@@ -278,7 +276,7 @@ fn convert_folders(case: &CaseFolder<'_>) -> String {
     convert(case, "folders", &case.path.join("data"), &["--shape", "3x45x61"])
 }
 
-/// Packs the data set, and converts the archive.
+/// Packs the folder `data` of the case, and converts the archive.
 fn convert_archive(case: &CaseFolder<'_>) -> String {
     let archive = case.path.join("data.tar.gz");
     let mut tar = Command::new("tar");
@@ -287,7 +285,7 @@ fn convert_archive(case: &CaseFolder<'_>) -> String {
     convert(case, "folders", &archive, &["--shape", "3x45x61"])
 }
 
-/// Converts the sound data set with another file in the class a of train.
+/// A case that converts the data set of [`base`] with one more file in the class `a` of part `train`.
 fn image(
     kind: usize,
     name: &'static str,
@@ -301,7 +299,7 @@ fn image(
     })
 }
 
-/// Converts the sound data set with something beside its images.
+/// A case that converts the data set of [`base`] after `add` has put more into its folder.
 fn beside(kind: usize, name: &'static str, expected: &'static [&'static str], add: fn(&Path)) -> Case {
     case(kind, name, expected, move |case| {
         add(&base(case));
@@ -317,12 +315,12 @@ fn other_formats(case: &CaseFolder<'_>, more: &[&str]) -> String {
     convert(case, "folders", &data, &[&["--shape", "3x45x61"][..], more].concat())
 }
 
-/// Converts a table with these rows, and a row of each part that is sound.
+/// Converts a table with these rows, followed by a sound row of class `a` for each part.
 fn table(case: &CaseFolder<'_>, rows: &str, files: &[(&str, Vec<u8>)]) -> String {
     table_with(case, "a", rows, files)
 }
 
-/// As [`table`], whose sound rows have this class. They have the separator and the line ends of the given rows.
+/// As [`table`], but the sound rows have this class. Separator and line ends of the sound rows are those of `rows`.
 fn table_with(case: &CaseFolder<'_>, class: &str, rows: &str, files: &[(&str, Vec<u8>)]) -> String {
     let data = case.path.join("data");
     let separator = if rows.contains(';') { ";" } else { "," };
@@ -340,11 +338,11 @@ fn table_with(case: &CaseFolder<'_>, class: &str, rows: &str, files: &[(&str, Ve
     convert(case, "table", &data, &["--shape", "3x45x61"])
 }
 
-/// Converts one picture with each Exif orientation, and compares the pixels with those that a viewer shows.
+/// Converts one picture with each Exif orientation, and counts the converted pictures that have the pixels that a viewer shows.
 fn orientations(case: &CaseFolder<'_>, ending: &str, turned: fn(u8) -> Vec<u8>) -> String {
     let stored = roi::decode(&turned(1), SHAPE, Framing::default()).expect("a picture");
     let (mut upright, mut seen) = (0, String::new());
-    // The upright picture has the shape of the stored one, or its sides are exchanged.
+    // Orientations 5 to 8 exchange width and height.
     for (orientations, shape) in [(1..=4, "3x45x61"), (5..=8, "3x61x45")] {
         let [data, out] = ["data", "out"].map(|folder| case.path.join(format!("{folder}-{shape}")));
         for (seed, part) in (1..).zip(["train", "val", "test"]) {
@@ -368,10 +366,10 @@ fn orientations(case: &CaseFolder<'_>, ending: &str, turned: fn(u8) -> Vec<u8>) 
 
 const MVMC: &[&str] = &["exit 0", "15 train, 1 validation, 4 test"];
 
-/// Converts a recording of twenty samples whose labels have this type.
+/// Converts an MVMC recording of twenty samples. `descr` is the `NumPy` type of the labels, of `label_bytes` bytes each.
 fn mvmc(case: &CaseFolder<'_>, descr: &str, label_bytes: usize) -> String {
     const SAMPLES: usize = 20;
-    /// Cameras 0 and 3 see a car; 3 is "not in view".
+    /// Labels of the six cameras: 0 is a car, 3 is "not in view".
     const LABELS: [u8; 6] = [0, 3, 3, 0, 3, 3];
     let label = |label: u8| {
         let mut bytes = vec![0; label_bytes];
@@ -390,13 +388,13 @@ fn mvmc(case: &CaseFolder<'_>, descr: &str, label_bytes: usize) -> String {
     convert(case, "mvmc", &data, &["--slots", "6"])
 }
 
-/// An array as `NumPy` writes it.
+/// An array in the format `.npy`, version 1.0, without the padding of its header that `NumPy` writes.
 fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}\n");
     [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()
 }
 
-/// A zip of stored members (APPNOTE, sections 4.3.7, 4.3.12 and 4.3.16).
+/// A zip archive of members without compression (APPNOTE, sections 4.3.7, 4.3.12 and 4.3.16).
 fn zip(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for (name, bytes) in members {

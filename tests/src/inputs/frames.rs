@@ -1,4 +1,4 @@
-//! Frames that `headwater-device` gets on a pipe, in folders, and from cameras.
+//! Frames that `headwater-device` gets from a pipe, from folders, and from cameras.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Kinds 2 and 5: a stream of images, good and bad.
+/// Kinds 2 and 5: streams of sound and damaged images.
 fn streams() -> Vec<Case> {
     vec![
         case(2, "stream-cut", &["exit 0", "frames 1\n", "faults {\"cut\":1}"], |case| {
@@ -108,7 +108,7 @@ fn folders() -> Vec<Case> {
 
 const FRAME: &[&str] = &["exit 0", "\na frame\n", "faults []"];
 
-/// Kinds 5 and 6: answers with a whole image, from cameras that do not know HTTP well.
+/// Kinds 5 and 6: answers with a whole image in unusual forms of HTTP or JPEG.
 fn sloppy_cameras() -> Vec<Case> {
     vec![
         sloppy(6, "camera-folded-line", || answer("Server: cam| build 7|Content-Type: image/jpeg", &jpeg())),
@@ -153,14 +153,14 @@ fn sloppy_cameras() -> Vec<Case> {
     ]
 }
 
-/// A camera whose answers, whatever they look like, have a whole image.
+/// A case with a camera whose answers have a whole image, which the device must take.
 fn sloppy(kind: usize, name: &'static str, answer: fn() -> Vec<u8>) -> Case {
     case(kind, name, FRAME, move |case| camera(case, move |_| answer()))
 }
 
-/// Kinds 2, 6 and 12: passwords, addresses, and answers without an image.
+/// Kinds 2, 6 and 12: passwords, addresses, and answers without a whole image.
 fn cameras() -> Vec<Case> {
-    /// Answers a request with digest authentication, and asks other ones for it.
+    /// Answers a request that has digest authentication with an image, and any other request with status 401.
     fn digest(head: &str, algorithm: &str) -> Vec<u8> {
         if head.contains("Digest username=\"user\"") && head.contains("response=\"") {
             return answer("Content-Type: image/jpeg", &jpeg());
@@ -215,7 +215,7 @@ fn cameras() -> Vec<Case> {
     ]
 }
 
-/// Kind 11: a camera that is frozen or covered gives no answers, and a still scene does.
+/// Kind 11: a device whose camera is frozen or covered gives no answers; a device whose camera sees a still scene does.
 fn still_cameras() -> Vec<Case> {
     const FIVE: &[&str] = &["--source-frozen-frames", "5"];
     vec![
@@ -234,7 +234,7 @@ fn still_cameras() -> Vec<Case> {
                 stream(case, &frames, FIVE)
             },
         ),
-        // The noise of a sensor: no frame equals the one before.
+        // Two greys by turns stand for the noise of a sensor: no frame equals the frame before.
         case(
             11,
             "camera-covered",
@@ -251,11 +251,11 @@ fn still_cameras() -> Vec<Case> {
     ]
 }
 
-/// A device of the network of one device.
+/// The command of a device with the network of one device.
 fn device(case: &CaseFolder<'_>) -> Command {
     let mut device = command("headwater-device");
     device.args(["--site", "inputs", "--group", case.name, "--id", "cam-0", "--slot", "0", "--json"]);
-    // No leader settles the samples, so the device waits for the whole grace period at its end.
+    // No leader settles the samples, so the device ends only after the whole grace period.
     device.args(["--grace-ms", "100", "--broker-address", &case.shared.broker.to_string()]);
     device.arg("--bundle").arg(&case.shared.bundles[0]);
     device
@@ -265,7 +265,7 @@ fn report(ended: &Ended) -> Value {
     serde_json::from_str(&ended.output).unwrap_or_default()
 }
 
-/// The numbers of frames and faults, and the log.
+/// Exit code, counts of frames, faults and files that were passed over, and the log.
 fn frames_of(ended: &Ended) -> String {
     let report = report(ended);
     let [frames, faults, passed_over] =
@@ -273,19 +273,18 @@ fn frames_of(ended: &Ended) -> String {
     format!("{}\nframes {frames}\nfaults {faults}\npassed over {passed_over}\n{}", ended.exit, ended.log)
 }
 
-/// Gives a device image files one after the other.
+/// Gives a device these image files, one after the other, on its standard input.
 fn stream(case: &CaseFolder<'_>, files: &[Vec<u8>], more: &[&str]) -> String {
     let mut device = device(case);
     device.args(["--source-kind", "stdin", "--source-stdin-format", "mjpeg", "--capture", "source"]);
     frames_of(&Running::start(case, device.args(more), &files.concat()).ended())
 }
 
-/// Writes files into the folder `frames`.
 fn write_frames(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)]) {
     files.iter().for_each(|(name, bytes)| write(&case.path.join("frames"), name, bytes));
 }
 
-/// Plays a folder of files once.
+/// Lets a device play a folder with these files once.
 fn played(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)]) -> String {
     write_frames(case, files);
     let mut device = device(case);
@@ -294,7 +293,7 @@ fn played(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)]) -> String {
     frames_of(&Running::start(case, &mut device, &[]).ended())
 }
 
-/// Watches a folder into which files come, until there are so many frames and faults.
+/// Lets a device watch a folder into which these files come, until the device has counted `count` frames and faults.
 fn watched(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)], count: u64) -> String {
     fs::create_dir_all(case.path.join("frames")).expect("the folder can be written");
     let port = held_port().expect("a free port");
@@ -309,14 +308,14 @@ fn watched(case: &CaseFolder<'_>, files: &[(&str, Vec<u8>)], count: u64) -> Stri
     frames_of(&running.terminate())
 }
 
-/// Frames and faults of a device that runs.
+/// Number of frames and faults that a running device has counted.
 fn counted(port: u16) -> u64 {
     metric(port, "headwater_device_source_frames_total") + metric(port, "headwater_device_frame_faults_total")
 }
 
 const SNAPSHOT: &str = "http://127.0.0.1:PORT/snap.jpg";
 
-/// Status 200, header lines with `|` between them, and a body that ends with the connection.
+/// An answer with status 200, the header lines of `lines` (separated by `|`), and a body that ends with the connection.
 fn answer(lines: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\n{}\r\n\r\n", lines.replace('|', "\r\n"));
     [head.as_bytes(), body].concat()
@@ -326,12 +325,12 @@ fn refusal(status: &str, line: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\n{line}\r\nContent-Length: 0\r\n\r\n").into_bytes()
 }
 
-/// Gives a device a camera with these answers to a request whose head they are given.
+/// Gives a device a camera at [`SNAPSHOT`] without a password. `answer` makes an answer from the head of a request.
 fn camera(case: &CaseFolder<'_>, answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> String {
     camera_at(case, SNAPSHOT, false, answer)
 }
 
-/// Gives a device this camera until there is a frame or a fault. `PORT` in the URL becomes the camera's port.
+/// Gives a device a camera until the device has counted a frame or a fault. `PORT` in the URL becomes the camera's port.
 fn camera_at(
     case: &CaseFolder<'_>,
     url: &str,
@@ -346,7 +345,7 @@ fn camera_at(
             while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
                 head.push(byte[0]);
             }
-            // The device may have given the request up.
+            // The device may have closed the connection.
             let _ = stream.write_all(&answer(&String::from_utf8_lossy(&head)));
         }
     });

@@ -1,7 +1,8 @@
-//! Inputs that people really have, given to the real programs one by one, and what must be seen. `docs/results/inputs.md` has the results.
+//! Files, cameras, brokers and requests as users have them, each given to the real program, and the text that the program must answer with.
+//! `docs/results/inputs.md` has the results.
 //!
 //! ```text
-//! Case: input and program ──> text of what is seen ──> parts that must be there, and parts that must not
+//! Case: input and program ──> outputs of the program as text ──> parts that the text must have, and parts that it must not have
 //! ```
 
 mod brokers;
@@ -24,7 +25,7 @@ use serde::Serialize;
 
 use crate::group::embedded_broker;
 
-/// What each kind of input shows where it is not handled, from kind 1 on.
+/// The fault of a program that does not handle a kind of input, by kind; the first one is of kind 1.
 pub const KINDS: [&str; 12] = [
     "what the MQTT library does not know becomes \"connection lost\"",
     "damage that a decoder forgives is taken as data",
@@ -40,19 +41,18 @@ pub const KINDS: [&str; 12] = [
     "advice of another fault, or a page that promises more than the code",
 ];
 
-/// An input, and what must be seen of the program that gets it.
+/// An input, and the text that the program with this input must give.
 pub struct Case {
-    /// Place in [`KINDS`], from 1.
+    /// Place in [`KINDS`], counted from 1.
     pub kind: usize,
-    /// Name, which is the group of the case's devices too.
+    /// Name of the case, and of the group of its devices.
     pub name: &'static str,
-    /// Parts of what is seen. One after `!` must not be there.
+    /// Parts that the text must have. A part that begins with `!` must not be in the text.
     expected: &'static [&'static str],
-    /// Gives the input to the program, and returns what is seen.
+    /// Gives the input to the program, and returns the outputs of the program as text.
     run: Box<dyn Fn(&CaseFolder<'_>) -> String + Sync>,
 }
 
-/// A line of the tables of cases.
 fn case(
     kind: usize,
     name: &'static str,
@@ -62,37 +62,37 @@ fn case(
     Case { kind, name, expected, run: Box::new(run) }
 }
 
-/// What all cases share.
+/// The broker and the bundles that all cases share.
 pub struct Shared {
     /// A broker without limits.
     broker: Endpoint,
-    /// A network of one device that decides alone, and a network of three devices with a cloud.
+    /// Bundles with a network of one device that decides alone, and a network of three devices with a cloud.
     bundles: [PathBuf; 2],
 }
 
-/// The folder of a case, and what it shares with the others.
+/// The folder of a running case, and the broker and bundles of all cases.
 struct CaseFolder<'a> {
     name: &'static str,
     path: PathBuf,
     shared: &'a Shared,
 }
 
-/// What came of a case.
+/// Result of a case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Kind of the case.
     pub kind: usize,
     /// Name of the case.
     pub name: &'static str,
-    /// What was expected and not seen, or seen and not expected; empty if the case is right.
+    /// Expected parts that are not in `seen`, and parts with `!` that are; empty if the case is right.
     pub wrong: Vec<&'static str>,
-    /// What was seen.
+    /// Outputs of the program as text.
     pub seen: String,
     /// Seconds that the case took.
     pub seconds: f64,
 }
 
-/// Every case, by kind.
+/// Every case, in the order of the kinds.
 pub fn cases() -> Vec<Case> {
     let parts = [data_sets::cases(), frames::cases(), brokers::cases(), requests::cases()];
     let mut cases: Vec<_> = parts.into_iter().flatten().collect();
@@ -126,7 +126,7 @@ impl Case {
         fs::create_dir_all(&path).expect("the folder can be written");
         let case = CaseFolder { name: self.name, path, shared };
         let begin = Instant::now();
-        // The message of a panic is on standard error already.
+        // A panic has written its message to standard error.
         let seen = catch_unwind(AssertUnwindSafe(|| (self.run)(&case)))
             .unwrap_or_else(|_| "the check itself panicked".into());
         let wrong = self.wrong_in(&seen);
@@ -142,7 +142,7 @@ impl Case {
     }
 }
 
-/// Longest wait for an event of a case; only a case that is wrong waits so long.
+/// Longest wait for an event of a case. Only a wrong case waits this long.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Waits until the condition holds or [`LIMIT`] is over.
@@ -153,21 +153,21 @@ fn wait(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Writes a file, and the folders above it.
+/// Writes a file, and makes the folders above it.
 fn write(folder: &Path, name: &str, bytes: &[u8]) {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().expect("a file in a folder")).expect("the folder can be written");
     fs::write(path, bytes).expect("the folder can be written");
 }
 
-/// Makes a named pipe, and the folder for it.
+/// Makes a named pipe in `folder`, and makes the folder.
 fn pipe(folder: &Path, name: &str) {
     fs::create_dir_all(folder).expect("the folder can be written");
     let made = Command::new("mkfifo").arg(folder.join(name)).status();
     assert!(made.is_ok_and(|status| status.success()), "mkfifo is a program of every Linux");
 }
 
-/// Looks again and again until what is seen has this part or [`LIMIT`] is over. Returns what was seen last.
+/// Calls `look` again and again until its text has this part or [`LIMIT`] is over. Returns the last text.
 fn until(part: &str, look: impl Fn() -> String) -> String {
     let mut seen = String::new();
     wait(|| {

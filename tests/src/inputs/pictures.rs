@@ -1,6 +1,6 @@
-//! Pictures of the cases, and what cameras, phones and bad copies make of them.
+//! Pictures of the cases, sound ones and those that cameras, phones and broken copies make of them.
 //!
-//! The small JPEG files of `io/samples/tests/images` are libjpeg's; everything else is made here.
+//! The small JPEG files of `io/samples/tests/images` were made by libjpeg; every other picture is made here.
 
 use headwater_samples::{Shape, View, image_codec};
 
@@ -9,7 +9,7 @@ use crate::shipped;
 /// Shape of the JPEG files and of the pictures made here.
 pub(super) const SHAPE: Shape = Shape { channels: 3, height: 45, width: 61 };
 
-/// A picture with contrast, other for every seed.
+/// A picture with contrast, another one for each seed.
 pub(super) fn view(seed: u8) -> View {
     let factor = usize::from(seed) + 3;
     View::new(SHAPE, (0..SHAPE.bytes()).map(|at| (at * factor / 7 % 251) as u8).collect())
@@ -23,7 +23,7 @@ pub(super) fn webp(seed: u8) -> Vec<u8> {
     image_codec::webp_lossless(&view(seed)).expect("a view becomes WebP")
 }
 
-/// A picture of one grey, as a covered camera sees it.
+/// A picture of one grey, as a covered camera gives it.
 pub(super) fn flat_png(grey: u8) -> Vec<u8> {
     image_codec::png(&View::new(SHAPE, vec![grey; SHAPE.bytes()])).expect("a view becomes PNG")
 }
@@ -38,7 +38,6 @@ pub(super) fn file(name: &str) -> Vec<u8> {
     std::fs::read(shipped::root().join("io/samples/tests/images").join(name)).expect("a file of the tree")
 }
 
-/// The first half of a file.
 pub(super) fn half(file: &[u8]) -> Vec<u8> {
     file[..file.len() / 2].to_vec()
 }
@@ -48,20 +47,20 @@ pub(super) fn unended(jpeg: &[u8]) -> Vec<u8> {
     jpeg[..jpeg.len() - 2].to_vec()
 }
 
-/// The file whose second half is zeros, as an interrupted copy leaves it.
+/// The file with zeros in place of its second half, as an interrupted copy leaves a file.
 pub(super) fn half_zeros(file: &[u8]) -> Vec<u8> {
     let mut copy = half(file);
     copy.resize(file.len(), 0);
     copy
 }
 
-/// The JPEG with a segment after its first marker.
+/// The JPEG with one more segment after its first marker.
 pub(super) fn with_segment(jpeg: &[u8], marker: u8, body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u16 + 2).to_be_bytes();
     [&jpeg[..2], &[0xff, marker], &length, body, &jpeg[2..]].concat()
 }
 
-/// The same picture in another file: a JPEG with a comment.
+/// The JPEG with a comment that has this number: the same picture in a file with other bytes.
 pub(super) fn numbered(jpeg: &[u8], number: u8) -> Vec<u8> {
     with_segment(jpeg, 0xfe, &[b'n', number])
 }
@@ -92,7 +91,8 @@ pub(super) fn turned_png(orientation: u8) -> Vec<u8> {
     [&png[..PNG_HEAD], &length, &chunk, &sum, &png[PNG_HEAD..]].concat()
 }
 
-/// RFC 9649: `VP8X` with the flag of Exif data and the canvas, then the image, then the Exif data. All bodies have an even length.
+/// A WebP file (RFC 9649): the chunk `VP8X` with the flag of Exif data and the canvas, the image, and the Exif data. The bodies of all chunks
+/// have even lengths, so no chunk is padded.
 pub(super) fn turned_webp(orientation: u8) -> Vec<u8> {
     let [width, height] = [SHAPE.width, SHAPE.height].map(|side| (side as u32 - 1).to_le_bytes());
     let exif = exif(orientation);
@@ -109,7 +109,7 @@ pub(super) fn turned_webp(orientation: u8) -> Vec<u8> {
     [&b"RIFF"[..], &(body.len() as u32).to_le_bytes(), &body].concat()
 }
 
-/// What a viewer shows of stored pixels with an Exif orientation.
+/// The picture that a viewer shows for stored pixels with an Exif orientation.
 pub(super) fn upright(stored: &View, orientation: u8) -> View {
     let Shape { channels, height, width } = stored.shape;
     let (rows, columns) = if orientation > 4 { (width, height) } else { (height, width) };
@@ -134,13 +134,13 @@ pub(super) fn upright(stored: &View, orientation: u8) -> View {
     View::new(Shape { channels, height: rows, width: columns }, pixels)
 }
 
-/// The check sum of PNG and zip, bit by bit.
+/// CRC-32, the check sum of PNG and zip, computed bit by bit.
 pub(super) fn crc32(bytes: &[u8]) -> u32 {
     let bit = |sum: u32| (sum >> 1) ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 };
     !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| bit(sum)))
 }
 
-/// Segments of a JPEG from its first marker to its first scan, each with its marker.
+/// Segments of a JPEG after its first marker, each with its own marker. The last one is the rest of the file from the first scan on.
 fn segments(jpeg: &[u8]) -> Vec<&[u8]> {
     const START_OF_SCAN: u8 = 0xda;
     let (mut found, mut at) = (Vec::new(), 2);
@@ -155,13 +155,13 @@ fn segments(jpeg: &[u8]) -> Vec<&[u8]> {
 
 const HUFFMAN_TABLE: u8 = 0xc4;
 
-/// The JPEG without Huffman tables, as cameras send it that take those of the standard for granted.
+/// The JPEG without its Huffman tables, as some cameras send it: a reader must then take the tables of the standard.
 pub(super) fn without_tables(jpeg: &[u8]) -> Vec<u8> {
     let kept = segments(jpeg).into_iter().filter(|segment| segment[1] != HUFFMAN_TABLE);
     [&jpeg[..2]].into_iter().chain(kept).collect::<Vec<_>>().concat()
 }
 
-/// A baseline JPEG of one grey. Its sides are multiples of 8 pixels.
+/// A baseline JPEG of one grey. Width and height must be multiples of 8 pixels.
 pub(super) fn large_jpeg(width: u16, height: u16) -> Vec<u8> {
     const QUANTIZATION_TABLE: u8 = 0xdb;
     let small = jpeg();
@@ -171,10 +171,10 @@ pub(super) fn large_jpeg(width: u16, height: u16) -> Vec<u8> {
     let [c, d] = width.to_be_bytes();
     let frame = [0xff, 0xc0, 0, 11, 8, a, b, c, d, 1, 1, 0x11, 0];
     let scan = [0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0];
-    // A block is 00 (no difference of the mean) and 1010 (end of block) in the tables of the standard: four blocks are three bytes.
+    // In the tables of the standard a block is the bits 00 (no difference of the mean) and 1010 (end of block): four blocks are three bytes.
     let blocks = usize::from(width) / 8 * (usize::from(height) / 8);
     let mut data = [0x28, 0xa2, 0x8a].repeat(blocks.div_ceil(4));
-    // The last byte ends in ones.
+    // The unused bits of the last byte are ones.
     data.truncate((blocks * 6).div_ceil(8));
     if let (Some(last), used @ 1..) = (data.last_mut(), blocks * 6 % 8) {
         *last |= 0xff >> used;

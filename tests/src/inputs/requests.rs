@@ -10,8 +10,9 @@ use super::running::Running;
 use super::{Case, CaseFolder, case, wait};
 use crate::programs::{command, http};
 
-/// Slots and bytes of a packed map of the network of three devices.
+/// Slots of the network of three devices.
 const SLOTS: usize = 3;
+/// Bytes of the packed map of one slot.
 const PACKED: usize = 8;
 
 const INFER: &str = "POST /v2/models/headwater/infer";
@@ -81,7 +82,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A request that is answered.
+/// A request for inference that the service answers with logits.
 fn sound() -> Value {
     json!({
         "inputs": [
@@ -95,7 +96,7 @@ fn sound_text() -> String {
     sound().to_string()
 }
 
-/// The answer to a request for inference that is changed.
+/// A case that sends the request of [`sound`] after `change`.
 fn infer(name: &'static str, expected: &'static [&'static str], change: fn(&mut Value)) -> Case {
     case(8, name, expected, move |case| {
         let mut request = sound();
@@ -104,7 +105,7 @@ fn infer(name: &'static str, expected: &'static [&'static str], change: fn(&mut 
     })
 }
 
-/// The answer to a request with these headers and this body.
+/// A case that sends a request with these headers and this body.
 fn ask(
     name: &'static str,
     expected: &'static [&'static str],
@@ -120,7 +121,7 @@ fn answer(case: &CaseFolder<'_>, request: &str, headers: &str, body: &[u8]) -> S
     http(port, request, headers, body)
 }
 
-/// A service with the network of three devices that is ready.
+/// Starts a cloud service with the network of three devices, and waits until it is ready. Returns the service and its HTTP port.
 fn cloud(case: &CaseFolder<'_>, more: &[&str]) -> (Running, u16) {
     let port = held_port().expect("a free port");
     let mut cloud = command("headwater-cloud");
@@ -130,7 +131,7 @@ fn cloud(case: &CaseFolder<'_>, more: &[&str]) -> (Running, u16) {
     (running, port)
 }
 
-/// The answer to a body that the program gzip has compressed.
+/// Sends a body that the program `gzip` has compressed as a request for inference, and returns the answer.
 fn gzip(case: &CaseFolder<'_>, body: &[u8]) -> String {
     let plain = case.path.join("body");
     fs::write(&plain, body).expect("the folder can be written");
@@ -139,7 +140,7 @@ fn gzip(case: &CaseFolder<'_>, body: &[u8]) -> String {
     answer(case, INFER, GZIP, &compressed.stdout)
 }
 
-/// The answer for the model's metadata of a service that wants a key.
+/// Asks a service that wants a key for the metadata of its model, with these headers, and returns the answer.
 fn with_key(case: &CaseFolder<'_>, headers: &str) -> String {
     let keys = case.path.join("keys");
     fs::write(&keys, "0123456789abcdef\n").expect("the folder can be written");

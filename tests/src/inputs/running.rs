@@ -1,4 +1,4 @@
-//! The programs of a case: their outputs in files, and a limit for every wait.
+//! Programs that a case runs, with their outputs in files and a limit for every wait.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{CaseFolder, LIMIT};
 use crate::programs::http;
 
-/// A program that runs; killed when dropped.
+/// A running program; killed when dropped.
 pub(super) struct Running {
     child: Child,
     output: PathBuf,
@@ -17,7 +17,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a program that reads these bytes from its standard input. A case starts a program once at a time.
+    /// Starts a program that reads `input` from its standard input. The files of the program have its name, so a case must not run one
+    /// program twice at the same time.
     pub(super) fn start(case: &CaseFolder<'_>, command: &mut Command, input: &[u8]) -> Self {
         let program = command.get_program().to_owned();
         let program = PathBuf::from(program).file_name().map(|name| case.path.join(name)).expect("a program");
@@ -31,7 +32,7 @@ impl Running {
         Self { child: command.spawn().expect("the program starts"), output, log }
     }
 
-    /// What the program has logged so far.
+    /// Standard error of the program so far.
     pub(super) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
@@ -43,7 +44,7 @@ impl Running {
         self.ended()
     }
 
-    /// Waits for the end; a program that does not end in time is killed.
+    /// Waits for the end. A program that does not end within [`LIMIT`] is killed.
     pub(super) fn ended(mut self) -> Ended {
         let end = Instant::now() + LIMIT;
         let exit = loop {
@@ -62,7 +63,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A program that has ended cannot be killed.
+        // The error of a program that has ended does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -70,7 +71,7 @@ impl Drop for Running {
 
 /// A program that has ended.
 pub(super) struct Ended {
-    /// `exit` and the code, or why there is none.
+    /// `exit` and the exit code, or the reason why there is no exit code.
     pub(super) exit: String,
     /// Standard output.
     pub(super) output: String,
@@ -85,12 +86,12 @@ impl Ended {
     }
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end, and returns exit code and outputs as text.
 pub(super) fn ran(case: &CaseFolder<'_>, command: &mut Command) -> String {
     Running::start(case, command, &[]).ended().text()
 }
 
-/// Value of a metric at an admin port, over all its labels; 0 where nobody answers.
+/// Sum of the series whose names begin with `name` at an admin port; 0 without an answer.
 pub(super) fn metric(port: u16, name: &str) -> u64 {
     let metrics = http(port, "GET /metrics", "", &[]);
     let values = metrics.lines().filter(|line| line.starts_with(name));

@@ -1,4 +1,4 @@
-//! How the samples of a period ended: each must have one decision or one drop with its reason, and the right answer.
+//! The ends of the samples of a period: each sample must have one decision or one drop with its reason, and the right answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -14,23 +14,23 @@ use crate::journal_contents::JournalContents;
 /// Frames of the shipped archive. Sample `id` has the frame `id % FRAMES`.
 const FRAMES: u64 = 300;
 
-/// Longest wait for a client to receive decisions, once all samples have ended.
+/// Longest wait for the clients to receive all decisions, once all samples have ended.
 const SEEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// For each frame: exit and class of its complete decisions, from a time without faults.
+/// Exit and class of the complete decisions for each frame, from a time without faults.
 pub type Reference = BTreeMap<u64, (Exit, Option<u16>)>;
 
 /// The samples of a period.
 #[derive(Clone, Debug)]
 pub struct SampleRange {
-    /// Their ids, which are the same in all groups.
+    /// Ids of the samples, which are the same in all groups.
     pub samples: RangeInclusive<u64>,
-    /// For each group: the smallest number of captures that one of its devices had missed before the period.
+    /// For each group: [`Site::missed_by_all`] before the period.
     missed_before: Vec<u64>,
 }
 
 impl SampleRange {
-    /// A range of `samples` ids that begins with the next sample.
+    /// A range of this number of samples, which begins with the next sample.
     pub fn begin(site: &Site, samples: u64) -> Self {
         let first = sample_now() + 1;
         let missed_before = site.groups.iter().map(|group| site.missed_by_all(group)).collect();
@@ -44,7 +44,7 @@ impl SampleRange {
 }
 
 impl Site {
-    /// The smallest number of missed captures in the logs of a group's devices: no more samples than that were missed by all of them.
+    /// The smallest number of missed captures in the logs of a group's devices: at most this many samples were missed by all of the devices.
     fn missed_by_all(&self, group: &str) -> u64 {
         let index = self.groups.iter().position(|name| name == group).unwrap_or_default();
         let missed = (0..DEVICES).map(|slot| {
@@ -59,36 +59,36 @@ impl Site {
     }
 }
 
-/// How the samples of a group ended.
+/// The ends of the samples of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Samples with a decision.
     pub decided: u64,
-    /// Decided samples with the view of every device that sees the sample, and without degradation.
+    /// Decided samples in which no slot is missing and nothing is degraded.
     pub complete: u64,
     /// Number of drops by reason.
     pub dropped: BTreeMap<Dropped, u64>,
     /// Samples that are neither decided nor dropped.
     pub open: Vec<u64>,
-    /// Samples that ended and whose line is no longer in the journal.
+    /// Samples that ended and whose end is no longer in the journal, because the journal was compacted.
     pub compacted: u64,
-    /// Most samples that all devices may have missed, by the smallest of their counts: on a busy machine all may be late for a sample.
+    /// Most samples that all devices may have missed: on a busy machine all devices may be late for a sample.
     pub missed: u64,
-    /// Samples with two different decisions, or with a decision and a drop.
+    /// Samples with two different decisions, and samples with a decision and a drop. A sample with both is counted twice.
     pub contradicted: u64,
-    /// Complete samples whose class or exit is not that of the reference.
+    /// Complete samples whose class or exit differs from the reference.
     pub wrong: Vec<u64>,
-    /// Decisions in the journal that the client did not receive: a killed broker loses messages that it has taken and not yet passed on.
+    /// Decisions in the journal that the client did not receive: a killed broker loses messages that it has not passed on yet.
     pub unseen: u64,
 }
 
 impl Outcome {
-    /// Samples without an end, less those that no device captured.
+    /// Samples without an end, less `missed`.
     pub fn lost(&self) -> u64 {
         (self.open.len() as u64).saturating_sub(self.missed)
     }
 
-    /// Whether every captured sample has exactly one end, and no complete answer is wrong.
+    /// True when every captured sample has exactly one end, and no complete answer is wrong.
     pub fn is_sound(&self) -> bool {
         self.lost() == 0 && self.contradicted == 0 && self.wrong.is_empty()
     }
@@ -100,7 +100,7 @@ pub fn sample_now() -> u64 {
     now.as_millis() as u64 / PERIOD_MS
 }
 
-/// Receives the messages of every client for a time. Messages that cannot be read are skipped: rogue clients send such.
+/// Receives the messages of every client for a time. Messages that cannot be read are skipped, since rogue clients send such messages.
 ///
 /// # Panics
 /// When a client has ended.
@@ -123,7 +123,8 @@ pub async fn receive(clients: &mut [GroupClient], time: Duration) {
     }
 }
 
-/// Waits until every sample of the range has ended, at most [`LIMIT`], and returns the outcome of each group.
+/// Waits until every sample of the range has ended and the clients have received the decisions, at most [`LIMIT`]. Returns the outcome of
+/// each group.
 ///
 /// # Panics
 /// As [`receive`], and for a sample that was decided or dropped twice.
@@ -150,7 +151,7 @@ pub async fn outcomes(
             .collect();
         let have_ended = outcomes.iter().all(|outcome| outcome.lost() == 0);
         let are_seen = outcomes.iter().all(|outcome| outcome.unseen == 0);
-        // What a client has not received by this time, it will never receive.
+        // A decision that a client has not received by this time is lost.
         let seen_until = if have_ended { *ended.get_or_insert(Instant::now() + SEEN_WITHIN) } else { until };
         if (have_ended && are_seen) || Instant::now() >= seen_until.min(until) {
             return outcomes;
@@ -181,7 +182,7 @@ fn outcome(
                 }
             }
             (None, Some(reason)) => *outcome.dropped.entry(*reason).or_default() += 1,
-            // The journal was compacted: it says of an old sample that it ended, and no longer how.
+            // A compacted journal says that an old sample has ended, but not how.
             (None, None) if journal.closed.iter().any(|(first, last)| (*first..=*last).contains(&sample)) => {
                 outcome.compacted += 1;
             }
@@ -193,13 +194,13 @@ fn outcome(
     outcome
 }
 
-/// Whether the decision had the view of every device that sees the sample, and is not degraded.
+/// True when no slot is missing and the decision is not degraded.
 fn is_complete(decision: &Decision) -> bool {
     let mut slots = decision.presence.iter();
     decision.degraded.is_empty() && slots.all(|(_, presence)| presence != SlotPresence::Missing)
 }
 
-/// The reference for all frames, from a running site without faults.
+/// Waits until a running site without faults has a complete decision for each frame, and returns the reference.
 ///
 /// # Panics
 /// When two complete decisions of one frame differ, and when a frame has no complete decision in time.

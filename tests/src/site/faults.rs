@@ -1,4 +1,4 @@
-//! The fault table: how samples of a site end while parts are killed, paused, cut off, or have a wrong clock.
+//! The fault table: the ends of the samples of a site while parts are killed, stopped, cut off, or have a wrong clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,33 +14,34 @@ use headwater_protocol::{SampleId, Slot, SlotPresence};
 use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_now};
 use super::{DEVICE_NAMES, DEVICES, PERIOD_MS, Part, Site};
 
-/// Size of each row of the table: its samples, its kills, the length of a fault, and the seed of random choices.
+/// Size of each row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Samples of each row, over all groups.
+    /// Number of samples of a row, over all groups.
     pub samples: u64,
-    /// SIGKILLs of a row.
+    /// Number of SIGKILLs in a row whose fault is a kill.
     pub kills: u32,
-    /// Length of a pause, of a clock step, and of a full disk.
+    /// Time for which a part is stopped, a clock is wrong, or a disk is full.
     pub pause: Duration,
-    /// Seed of the random choice of devices that are killed.
+    /// Seed of the random choice of the devices that are killed or stopped.
     pub seed: u64,
 }
 
 /// The fault of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: the row that the others are compared with.
+    /// No fault: the row with which the other rows are compared.
     None,
     /// SIGKILL and a restart, again and again.
     Kill(Target),
-    /// SIGSTOP for a while: the connections of the part stay open, and nobody answers.
+    /// SIGSTOP for a while: the connections of the part stay open, and the part does not answer.
     Stop(Target),
-    /// The wall clock of a part steps by these seconds, and later back.
+    /// The wall clock of a part steps by this number of seconds, and later back.
     Clock(Target, i64),
     /// The disk of the journals is full for a while.
     FullDisk,
-    /// Every certificate except the operators' is replaced; the broker reads its own again, and is then killed and started.
+    /// The certificates of broker, cloud, leaders and devices are replaced. The broker reads its own again at SIGHUP, and is later killed and
+    /// started.
     Renew,
     /// The certificate of a device is revoked, and the broker reads the list of revoked certificates again.
     Revoke,
@@ -51,7 +52,7 @@ pub enum Fault {
 pub enum Target {
     /// The broker.
     Broker,
-    /// The broker, whose file of retained messages is removed while it is down: it comes back without any.
+    /// The broker, whose file of retained messages is removed while the broker is down, so that it starts without retained messages.
     ForgetfulBroker,
     /// The cloud service.
     Cloud,
@@ -61,7 +62,7 @@ pub enum Target {
     Device,
 }
 
-/// Every row, in order.
+/// Faults of the rows, in the order of the table.
 pub const ROWS: [Fault; 16] = [
     Fault::None,
     Fault::Kill(Target::Device),
@@ -86,15 +87,15 @@ pub const ROWS: [Fault; 16] = [
 pub struct Row {
     /// The fault.
     pub fault: Fault,
-    /// Samples of the row, over all groups.
+    /// Number of samples of the row, over all groups.
     pub samples: u64,
-    /// Outcome of each group, in the order of [`Site::groups`].
+    /// Outcome of each group, in the order of [`Site::groups`]; empty for a skipped row. A sum of rows has the outcomes of every row.
     pub outcomes: Vec<Outcome>,
-    /// The largest growth of resident memory among parts that ran during the whole row, in KiB, with the part.
+    /// The part whose resident memory grew most, with the growth in KiB; `None` if no part ran during the whole row.
     pub growth: Option<(Part, i64)>,
-    /// Whether the device whose clock stepped answers with its group again; true in rows that step no device's clock.
+    /// True when the device whose clock stepped answers with its group again, and in rows that step no device's clock.
     pub has_returned: bool,
-    /// Why the row could not be run; `None` if it was.
+    /// Reason why the row could not be run; `None` if the row was run.
     pub skipped: Option<String>,
 }
 
@@ -124,7 +125,7 @@ impl Target {
         }
     }
 
-    /// The part to hit next, on a site of so many groups. `random` is the state of the random numbers.
+    /// The next part to hit, on a site with this number of groups. `random` is the state of the random numbers.
     fn part(self, groups: usize, random: &mut u64) -> Part {
         match self {
             Self::Broker | Self::ForgetfulBroker => Part::Broker,
@@ -148,8 +149,8 @@ pub(super) fn next_random(random: &mut u64) -> u64 {
 }
 
 impl Row {
-    /// Whether each sample has one end, no answer is wrong, and the client has received each decision (it may miss some if the broker was
-    /// killed or started again). A device whose clock stepped must answer with its group again.
+    /// True when each captured sample has one end, no complete answer is wrong, the clients have received each decision (not required after a
+    /// kill of the broker), and a device whose clock stepped answers with its group again. True for a skipped row.
     pub fn is_sound(&self) -> bool {
         let may_miss =
             matches!(self.fault, Fault::Kill(Target::Broker | Target::ForgetfulBroker) | Fault::Renew);
@@ -206,8 +207,9 @@ pub const HEAD: &str = "\
 | fault | samples | decided | of these complete | dropped, by reason | captured by no camera | without an end | two answers or a wrong one | not seen by the client | memory |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
 
-/// Prepares a site that does not run yet: one device and the aggregator start with clocks that can be stepped, and the journals get a small
-/// disk of their own. Returns what this machine lacks for that; rows that do not need it can still be run.
+/// Prepares a site that does not run yet: one device and the aggregator get clocks that can be stepped, and the journals get a small disk of
+/// their own. Returns a text on each thing that this machine lacks; the list is empty if it lacks nothing. Rows that need nothing of the
+/// list can still be run.
 ///
 /// # Panics
 /// When the folder cannot be written.
@@ -232,7 +234,7 @@ pub fn prepare(site: &mut Site) -> Vec<String> {
 /// The device whose clock steps.
 const CLOCKED_DEVICE: Part = Part::Device { group: 0, slot: 2 };
 
-/// The device whose certificate is revoked, by group and slot. It is cut off from then on, so this is its last row.
+/// Group and slot of the device whose certificate is revoked. The device stays cut off, so [`Fault::Revoke`] is the last row.
 const REVOKED: (usize, usize) = (1, 4);
 
 fn clock_file(site: &Site, part: Part) -> PathBuf {
@@ -266,10 +268,10 @@ pub async fn run(
     Row { fault, samples: each * groups, outcomes, growth, has_returned, skipped: None }
 }
 
-/// Looks of three seconds at a device that must answer again: a busy machine may make one of them miss it.
+/// Number of times that [`has_returned`] looks at a device for 3 s: on a busy machine the device may be missing for some time.
 const RETURN_LOOKS: usize = 5;
 
-/// Whether the device whose clock stepped answers with its group again: its view is in at least 9 of 10 decisions within 3 s.
+/// True when the device whose clock stepped answers with its group again: it is missing in at most 1 of 10 decisions within 3 s.
 async fn has_returned(clients: &mut [GroupClient]) -> bool {
     let Part::Device { group, slot } = CLOCKED_DEVICE else { return false };
     let slot = Slot::new(slot as u8).expect("below 64");
@@ -343,13 +345,13 @@ async fn kill_again_and_again(
         if target == Target::ForgetfulBroker {
             site.forget_retained();
         }
-        // As long as a supervisor may take to start the part again.
+        // A supervisor may take this long to start the part again.
         receive(clients, Duration::from_millis(200)).await;
         site.start(part);
     }
 }
 
-/// Sets the wall clock of a part `seconds` ahead, and right again after the pause.
+/// Sets the wall clock of a part ahead by `seconds`, and right again after the pause.
 async fn step_clock(
     (target, seconds): (Target, i64),
     site: &Site,
@@ -368,7 +370,7 @@ async fn step_clock(
     Ok(())
 }
 
-/// Gives every member except operators a new certificate, and restarts the broker, so that every client connects again.
+/// Gives broker, cloud, leaders and devices new certificates, and restarts the broker, so that every client connects again.
 async fn replace_certificates(site: &mut Site, clients: &mut [GroupClient], wait: Duration) {
     receive(clients, wait).await;
     site.headwater(&["enroll", "renew", "broker", "cloud"]);
@@ -385,7 +387,8 @@ async fn replace_certificates(site: &mut Site, clients: &mut [GroupClient], wait
 /// Process id and resident memory in KiB of each part.
 type Memory = BTreeMap<Part, (u32, u64)>;
 
-/// The part whose memory grew most, with the growth in KiB. Parts that were started again between the two looks do not count.
+/// The part whose memory grew most, with the growth in KiB. Parts that were started again in between do not count; `None` without other
+/// parts.
 fn largest_growth(before: &Memory, after: &Memory) -> Option<(Part, i64)> {
     let growth = before.iter().filter_map(|(part, (process, before))| {
         let (_, now) = after.get(part).filter(|(now, _)| now == process)?;
@@ -394,7 +397,7 @@ fn largest_growth(before: &Memory, after: &Memory) -> Option<(Part, i64)> {
     growth.max_by_key(|(_, kib)| *kib)
 }
 
-/// Fills the disk of the journals, and frees it again after the pause.
+/// Fills the disk of the journals, and frees the disk after the pause.
 async fn fill_disk(
     site: &Site,
     clients: &mut [GroupClient],
@@ -407,7 +410,7 @@ async fn fill_disk(
     let fill = site.journals.join("fill");
     let mut file = File::create(&fill).map_err(|error| error.to_string())?;
     let block = [0; 4096];
-    // The file is filled again and again, since the journals free and take room meanwhile.
+    // The file takes all room again and again, since a compaction of a journal frees room.
     let until = std::time::Instant::now() + pause;
     while std::time::Instant::now() < until {
         while file.write_all(&block).is_ok() {}
@@ -418,21 +421,21 @@ async fn fill_disk(
 }
 
 impl Site {
-    /// Removes what a broker that does not run has kept, so that it starts without retained messages.
+    /// Removes the file with the retained messages of a broker that does not run.
     fn forget_retained(&self) {
         let folder = if self.has_identity { self.members().join("broker") } else { self.folder.clone() };
-        // A broker that was never idle has written no file yet, and then it forgets anyway.
+        // A broker that has not yet saved its state has no such file, and forgets its messages anyway.
         let _ = std::fs::remove_file(folder.join("mosquitto.db"));
     }
 
-    /// Puts the journals on a small disk of their own that can be filled. False if this program may not mount one.
+    /// Puts the journals on a small disk of their own that can be filled. Returns false if the disk cannot be mounted.
     fn mount_journals(&self) -> bool {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(&self.journals);
         mount.status().is_ok_and(|status| status.success())
     }
 
-    /// Whether the journals have a disk of their own.
+    /// True when the journals have a disk of their own.
     fn has_own_disk(&self) -> bool {
         let device = |path: &Path| {
             std::fs::metadata(path).map(|metadata| std::os::unix::fs::MetadataExt::dev(&metadata)).ok()
@@ -445,10 +448,10 @@ impl Site {
         if self.has_own_disk() {
             for group in &self.groups {
                 let copy = self.folder.join(format!("{group}.jsonl"));
-                // The copies are for a person who looks into a failure, so an error is no failure of the test.
+                // The copies only help a person who looks into a failure, so an error is ignored.
                 let _ = std::fs::copy(self.journal(group), copy);
             }
-            // A disk that stays mounted only prevents the removal of its folder.
+            // An error is ignored: a disk that stays mounted only prevents the removal of its folder.
             let _ = Command::new("umount").arg("--lazy").arg(&self.journals).status();
         }
     }

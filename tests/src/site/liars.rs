@@ -1,4 +1,4 @@
-//! A cloud that answers wrongly: an HTTP server in the place of the cloud service.
+//! A lying cloud: an HTTP server in the place of the cloud service, which answers wrongly.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,44 +17,44 @@ use super::rogue::{RogueRow, end_once, grown, seen_text};
 use super::{LIMIT, Part, Site};
 use crate::shipped;
 
-/// How the cloud answers.
+/// The answer of a lying cloud to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudLie {
-    /// With the id of another request.
+    /// The answer has the id of another request.
     OtherRequest,
-    /// With the name of another model.
+    /// The answer has the name of another model.
     OtherModel,
-    /// With the id of another network.
+    /// The answer has the id of another network.
     OtherNetwork,
-    /// With the logits of nine classes in place of ten.
+    /// The answer has logits of nine classes in place of ten.
     FewLogits,
-    /// With a logit that is no number.
+    /// A logit of the answer is not a number.
     NotANumber,
-    /// With a tensor that is called otherwise.
+    /// The tensor of the answer has a wrong name.
     OtherOutput,
-    /// With half of the body that the head promises, and an end of the connection.
+    /// The answer has half of the body that the head announces, then the connection ends.
     CutBody,
-    /// With a body of 4 MB.
+    /// The body of the answer has 4 MB.
     LongBody,
-    /// With a head of a megabyte.
+    /// The head of the answer has 1 MB.
     LongHead,
-    /// With bytes that are not HTTP.
+    /// The answer is not HTTP.
     NotHttp,
-    /// With one byte every 100 ms.
+    /// The answer comes one byte every 100 ms.
     Drip,
-    /// Not at all.
+    /// There is no answer, and the connection stays open.
     Silence,
-    /// With an end of the connection.
+    /// There is no answer, and the connection ends.
     Close,
-    /// With status 500.
+    /// The answer has status 500.
     ServerError,
-    /// With status 404, whose body is no JSON.
+    /// The answer has status 404, and its body is not JSON.
     NotFound,
-    /// With status 429 and the wish for a pause of 2 s.
+    /// The answer has status 429 and asks for a pause of 2 s.
     TooMany,
-    /// With a redirect to itself.
+    /// The answer is a redirect to the path of the request.
     Redirect,
-    /// In the right form with the wrong class. Nothing can tell such an answer from a right one.
+    /// The answer has the right form and the wrong class. A leader cannot tell such an answer from a right one.
     WrongClass,
 }
 
@@ -81,7 +81,7 @@ pub const CLOUD_LIES: [(CloudLie, &str); 18] = [
 ];
 
 impl CloudLie {
-    /// Whether a leader can tell the answer from a right one.
+    /// True when a leader can tell the answer from a right one.
     fn can_be_told(self) -> bool {
         self != Self::WrongClass
     }
@@ -103,7 +103,7 @@ impl CloudLie {
                 labels.pop();
             }
             Self::NotANumber => response.logits[0] = f32::NAN,
-            // The class turns with each request, so that it is wrong for most.
+            // The class changes with each request, so it is wrong for most requests.
             Self::WrongClass => {
                 let class = request.number as usize % response.logits.len();
                 response.logits[class] = 50.0;
@@ -139,17 +139,17 @@ impl CloudLie {
     }
 }
 
-/// A request of the aggregator for a sample.
+/// A request of the aggregator for the logits of a sample.
 #[derive(Debug)]
 struct Request {
     path: String,
     model: String,
     id: String,
-    /// Number of the request at this server.
+    /// Number of earlier requests at this server.
     number: u64,
 }
 
-/// A running server that answers wrongly; its port is free again once it is dropped.
+/// A running server that answers wrongly; dropping the server frees its port.
 #[derive(Debug)]
 struct LyingCloud {
     requests: Arc<AtomicU64>,
@@ -159,7 +159,7 @@ struct LyingCloud {
 }
 
 impl LyingCloud {
-    /// Starts a server at a port of loopback, where nobody may listen.
+    /// Starts a server at a port of loopback.
     ///
     /// # Panics
     /// When the port is taken.
@@ -175,7 +175,7 @@ impl LyingCloud {
                 }
                 let (requests, is_over, bundle) =
                     (Arc::clone(&requests), Arc::clone(&is_over), Arc::clone(&bundle));
-                // The aggregator ends connections whenever it likes, which is no error here.
+                // An error of `serve` is ignored: the aggregator may end a connection at any time.
                 thread::spawn(move || serve(&stream, (lie, &bundle), (&requests, &is_over)));
             }
         });
@@ -186,9 +186,9 @@ impl LyingCloud {
 impl Drop for LyingCloud {
     fn drop(&mut self) {
         self.is_over.store(true, Relaxed);
-        // The server sees the end when the next connection comes: this one.
+        // The server reads `is_over` when the next connection comes, so a connection is made here.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
-        // A server that panicked has closed its port as well.
+        // A panic of the server is ignored: it has freed the port too.
         let _ = self.accepting.take().map(JoinHandle::join);
     }
 }
@@ -199,7 +199,7 @@ fn serve(
     (lie, bundle): (CloudLie, &Bundle),
     (requests, is_over): (&AtomicU64, &AtomicBool),
 ) -> io::Result<()> {
-    // Long enough for an idle connection, short enough that the server of a past attack ends.
+    // The limit is long enough for an idle connection, and short enough that the threads of an earlier lie end.
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let (mut reader, mut writer) = (BufReader::new(stream), stream);
     while !is_over.load(Relaxed) {
@@ -230,7 +230,7 @@ fn serve(
     Ok(())
 }
 
-/// Reads a request; `None` for one that asks for no sample.
+/// Reads a request; `None` for a request that is not for inference. The end of the connection is an error.
 fn read_request(reader: &mut impl BufRead, requests: &AtomicU64) -> io::Result<Option<Request>> {
     let mut first = String::new();
     if reader.read_line(&mut first)? == 0 {
@@ -260,10 +260,10 @@ fn read_request(reader: &mut impl BufRead, requests: &AtomicU64) -> io::Result<O
     Ok(Some(Request { model: model.to_owned(), path, id, number }))
 }
 
-/// Puts a lying cloud in the place of the site's cloud service for `time`. Returns once the true cloud is used again.
+/// Puts a lying cloud in the place of the site's cloud service for `time`. Returns once each group has a decision of the real cloud again.
 ///
 /// # Panics
-/// As [`outcomes`], and when the true cloud is not used again in time.
+/// As [`outcomes`], and when a group has no decision of the real cloud in time.
 pub async fn run(
     (lie, name): (CloudLie, &str),
     site: &mut Site,
@@ -292,7 +292,7 @@ pub async fn run(
     }
 }
 
-/// Waits until each group has a decision of the cloud.
+/// Waits until each group has a decision of the cloud on a sample from now on.
 async fn until_the_cloud_answers(clients: &mut [GroupClient]) {
     let (first, until) = (sample_now(), Instant::now() + LIMIT);
     let is_answered = |client: &GroupClient| {

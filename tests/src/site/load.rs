@@ -1,4 +1,4 @@
-//! The load: a real aggregator that leads many groups of simulated devices over Mosquitto with TLS, and what it costs.
+//! The load: a real aggregator leads many groups of simulated devices over Mosquitto with TLS; its processor time and memory are measured.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,31 +11,31 @@ use tokio::time::sleep;
 use super::simulated::{Answers, Clock, SIMULATED_PERIOD, SimulatedGroup, connected};
 use super::{DEVICE_NAMES, DEVICES, Part, Site, until_nothing_is_missing};
 
-/// Time from the first capture to the first sample that counts.
+/// Time for which all devices capture before the first sample that counts.
 const WARM_UP: Duration = Duration::from_secs(10);
 
-/// Time between two looks at the memory of the aggregator.
+/// Time between two measurements of the aggregator's memory.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Share of the run, from its beginning, in which memory may still grow: 3 of 10 minutes.
+/// Share of the run, from its beginning, in which growth of memory is not judged: 3 of 10 minutes.
 const SETTLING: f64 = 0.3;
 
-/// Clock ticks of `/proc/PID/stat` in a second, which Linux fixes.
+/// Clock ticks in a second in `/proc/PID/stat`: 100 on the processors that we support.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Most percent of one processor for the simulation. Above it the figures are those of the simulation.
+/// Most percent of one processor that the simulation may use. Above this limit the load measures the simulation, not the aggregator.
 const MAX_SIMULATION_PERCENT: f64 = 40.0;
 
-/// Growth of the aggregator's resident memory that a load stays below, MB a minute.
+/// Limit of the growth of the aggregator's resident memory, MB a minute.
 const MAX_GROWTH_MB_A_MINUTE: f64 = 1.0;
 
-/// Times in ms from capture to decision that the 99th percentiles stay below: exit `local`, escalated.
+/// Limits of the 99th percentiles of the time from capture to decision, ms: `[local, escalated]`.
 const MAX_P99_MS: [f64; 2] = [100.0, 250.0];
 
-/// Share of missing views in all views that a load stays below.
+/// Limit of the share of missing views in all views.
 const MAX_MISSING_SHARE: f64 = 1e-4;
 
-/// MB that the resident memory of an aggregator with 1,000 groups of one bundle stays below.
+/// Limit of the resident memory of an aggregator with 1,000 groups of one bundle, MB.
 pub const MAX_GROUPS_MB: f64 = 200.0;
 
 /// Size of a load.
@@ -43,31 +43,31 @@ pub const MAX_GROUPS_MB: f64 = 200.0;
 pub struct Load {
     /// Groups, each with [`DEVICES`] devices.
     pub groups: usize,
-    /// Time in which samples count.
+    /// Time for which samples count.
     pub time: Duration,
-    /// When the groups capture.
+    /// Times of capture of the groups within a period.
     pub phases: Phases,
 }
 
-/// When the groups capture.
+/// Times of capture of the groups within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
-    /// Evenly over a period.
+    /// The groups capture one after the other, spread evenly over a period.
     Spread,
-    /// All at the same moment.
+    /// All groups capture at the same moment.
     Equal,
 }
 
 /// Times from capture to decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// Decisions.
+    /// Number of decisions.
     pub decisions: usize,
     /// Median, ms.
     pub p50_ms: f64,
     /// 99th percentile, ms.
     pub p99_ms: f64,
-    /// The longest, ms.
+    /// Longest time, ms.
     pub max_ms: f64,
 }
 
@@ -81,29 +81,29 @@ impl Latency {
 /// Results of a load.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LoadReport {
-    /// Groups of six devices.
+    /// Number of groups, each with six devices.
     pub groups: usize,
-    /// Seconds in which samples counted.
+    /// Seconds for which samples counted.
     pub seconds: f64,
-    /// Whether all groups captured at the same moment.
+    /// True when all groups captured at the same moment.
     pub in_phase: bool,
-    /// Captured samples that count.
+    /// Number of captured samples that count.
     pub captured: u64,
-    /// For each group that has any: captured samples without a decision, dropped ones too.
+    /// Captured samples without a decision, dropped ones too, by group. Groups without such samples are left out.
     pub undecided: BTreeMap<String, u64>,
-    /// For each group that has any: captured samples that the leader never named as settled.
+    /// Captured samples that the leader never named as settled, by group. Groups without such samples are left out.
     pub unsettled: BTreeMap<String, u64>,
     /// Samples that were decided twice, or decided and never captured.
     pub contradicted: u64,
-    /// For each device that has any: decisions without its view.
+    /// Decisions in which a device is missing, by device. Devices that are never missing are left out.
     pub missing_views: BTreeMap<String, u64>,
-    /// Missing views in all views of the decisions.
+    /// Share of missing views in all views of the decisions.
     pub missing_share: f64,
-    /// Decisions by the reason of their degradation.
+    /// Number of decisions by reason of degradation.
     pub degraded: BTreeMap<&'static str, u64>,
-    /// From capture to the arrival of the decision at an operator, without a request for features.
+    /// Times from capture to the arrival of the decision at an operator, for decisions without a request for features.
     pub local: Latency,
-    /// The same, with a request for features and the cloud's answer or its absence.
+    /// Times as in `local`, for decisions with a request for features.
     pub escalated: Latency,
     /// Percent of one processor that the simulation used.
     pub simulation_percent: f64,
@@ -111,17 +111,18 @@ pub struct LoadReport {
     pub aggregator_percent: f64,
     /// Microseconds of the aggregator's processor time for each decision.
     pub us_a_decision: f64,
-    /// Growth of the aggregator's resident memory in MB a minute, by least squares; `None` with fewer than three looks.
+    /// Growth of the aggregator's resident memory after the first three tenths of the run, MB a minute, by least squares; `None` with fewer
+    /// than three measurements in that time.
     pub growth_mb_a_minute: Option<f64>,
-    /// Resident memory of the aggregator at each look: seconds since the first sample that counts, MB.
+    /// Measurements of the aggregator's resident memory: seconds since the beginning of the run, MB.
     pub resident_mb: Vec<(f64, f64)>,
-    /// Messages of devices that their link did not take.
+    /// Number of messages that the links of the groups did not take.
     pub unsent: u64,
 }
 
 impl LoadReport {
-    /// Marks that the load did not keep, each with what was found; none for a good load. Without `figures_count` only the account counts: that
-    /// samples were captured, each is decided and settled once, and no message was left behind.
+    /// Requirements that the load did not meet, each with the value that was found; empty for a good load. Without `figures_count` only the
+    /// account counts: samples were captured, each was decided and settled once, and every message was sent.
     pub fn misses(&self, figures_count: bool) -> Vec<String> {
         let mut misses = Vec::new();
         if self.captured == 0 {
@@ -252,7 +253,7 @@ async fn until_all_devices(site: &Site) {
     .await;
 }
 
-/// Waits until every sample is decided and settled, at most 10 s: then those that are not are lost.
+/// Waits until every sample is decided and settled, at most 10 s.
 async fn until_settled(groups: &[SimulatedGroup]) {
     let until = Instant::now() + Duration::from_secs(10);
     let is_open = |group: &SimulatedGroup| {
@@ -264,10 +265,10 @@ async fn until_settled(groups: &[SimulatedGroup]) {
     }
 }
 
-/// Figures of a run beside those of the groups.
+/// Figures of a run that do not come from the groups.
 struct Figures {
     seconds: f64,
-    /// Seconds of processor time of simulation and aggregator, before and after.
+    /// Seconds of processor time, before and after the run, each of (simulation, aggregator).
     processor: ((f64, f64), (f64, f64)),
     resident_mb: Vec<(f64, f64)>,
     unsent: u64,
@@ -333,7 +334,7 @@ fn latency(mut us: Vec<u32>) -> Latency {
     Latency { decisions: us.len(), p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
 }
 
-/// Slope of the line through the points by least squares; `None` for fewer than three points or none apart.
+/// Slope of the line through the points by least squares; `None` for fewer than three points, and if all points have the same x.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -343,20 +344,21 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (points.len() >= 3 && variance > 0.0).then(|| covariance / variance)
 }
 
-/// Seconds of processor time that a process has used, without its children; `process` is its id or `self`.
+/// Seconds of processor time that a process has used, without its children; 0 for a process that does not exist. `process` is an id or
+/// `self`.
 fn processor_seconds(process: &str) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name before the last bracket may hold spaces. User and system time are the fields 14 and 15 of the line.
+    // The program's name, which ends at the last bracket, may have spaces. User and system time are the fields 14 and 15 of the line.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
     ticks.sum::<f64>() / TICKS_PER_SECOND
 }
 
-/// Resident memory in MB of an aggregator that leads this number of groups of one bundle, without devices and without TLS: the largest of 10 s
-/// after it has become the leader of all of them.
+/// Resident memory in MB of an aggregator that leads this number of groups of one bundle, without devices and without TLS: the largest value
+/// within 10 s after the aggregator has become the leader of all groups.
 ///
 /// # Panics
-/// When it does not become their leader in time.
+/// When the aggregator does not become the leader of all groups in time.
 pub async fn resident_mb_of_groups(folder: &Path, groups: usize) -> f64 {
     let mut site = Site::without_identity(folder, groups);
     site.start(Part::Broker);

@@ -1,4 +1,4 @@
-//! A whole site as processes over mutual TLS: Mosquitto, a cloud service, an aggregator with two groups, twelve devices.
+//! A whole site as processes, with mutual TLS or without TLS: Mosquitto, a cloud service, an aggregator with two groups, twelve devices.
 //!
 //! ```text
 //! gate:  cam-0 ... cam-5 ─┐                      ┌─ gate: journal
@@ -6,8 +6,8 @@
 //! belt:  cam-0 ... cam-5 ─┘                      └─ belt: journal
 //! ```
 //!
-//! Certificates, Mosquitto's configuration and its access rules come from `headwater enroll`. Each device captures by its clock, so a sample
-//! needs no trigger, and the frames repeat by sample id. A site may have more groups, whose devices a load then simulates.
+//! Certificates, access rules and configuration of Mosquitto come from `headwater enroll`. Each device captures by its clock, so a sample
+//! needs no trigger, and the frames repeat by sample id. A site may have another number of groups; the load simulates their devices.
 
 pub mod account;
 pub mod faults;
@@ -43,10 +43,10 @@ use crate::waits::Waits;
 /// Name of the site.
 pub const SITE: &str = "hall";
 
-/// The first groups of a site, each with six devices. Most checks have these two.
+/// Names of the first two groups of a site. Most checks have only these two.
 pub const GROUPS: [&str; 2] = ["gate", "belt"];
 
-/// Devices of a group.
+/// Number of devices of a group.
 pub const DEVICES: usize = 6;
 
 /// Names of the devices of every group, by slot.
@@ -55,7 +55,7 @@ const DEVICE_NAMES: [&str; DEVICES] = ["cam-0", "cam-1", "cam-2", "cam-3", "cam-
 /// Milliseconds between two samples of a group.
 pub const PERIOD_MS: u64 = 50;
 
-/// Longest wait for a part of the site.
+/// Longest wait for an event of the site.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// A process of the site.
@@ -65,13 +65,13 @@ pub enum Part {
     Broker,
     /// The cloud service.
     Cloud,
-    /// The aggregator that leads both groups.
+    /// The aggregator, which leads all groups.
     Aggregator,
-    /// A device of a group, by the group's index.
+    /// A device of a group.
     Device {
         /// Index of the group.
         group: usize,
-        /// Slot of the device, and number in its name.
+        /// Slot of the device, which is also the number in the device's name.
         slot: usize,
     },
 }
@@ -102,11 +102,11 @@ pub struct Site {
     pub groups: Vec<String>,
     /// Port at which the members find the broker.
     pub broker_port: u16,
-    /// Port at which Mosquitto listens. It differs from `broker_port` where something stands between members and broker.
+    /// Port at which Mosquitto listens. It differs from `broker_port` if a relay stands between members and broker.
     pub mosquitto_port: u16,
-    /// Configuration with which Mosquitto starts next, in place of the site's own. Its port is replaced by `mosquitto_port`.
+    /// Configuration file with which Mosquitto starts next; `None` for the site's own. The port in the file is replaced by `mosquitto_port`.
     pub mosquitto_conf: Option<PathBuf>,
-    /// Bytes at which the aggregator compacts a journal; from the next start of the aggregator on.
+    /// Bytes at which the aggregator compacts a journal. A change needs [`Site::write_aggregator`] and a start of the aggregator.
     pub journal_bytes: u64,
     /// Port of the cloud service.
     pub cloud_port: u16,
@@ -114,17 +114,17 @@ pub struct Site {
     pub admin_port: u16,
     /// Environment variables that a part gets when it is started next.
     pub environment: BTreeMap<Part, Vec<(String, String)>>,
-    /// Bundle that a part gets when it is started next; parts that are not named get the shipped one.
+    /// Bundle that a device gets when it is started next. Devices that are not named, and every other part, get the shipped bundle.
     pub bundles: BTreeMap<Part, PathBuf>,
     /// Folder of the aggregator's journals.
     pub journals: PathBuf,
-    /// Whether members have certificates, so that every link has TLS.
+    /// True when members have certificates and every link has TLS.
     has_identity: bool,
     running: BTreeMap<Part, Program>,
 }
 
 impl Site {
-    /// Makes a site on disk: enrolls every member and writes every configuration. Starts nothing.
+    /// Makes a site on disk: enrolls every member and writes the settings of the aggregator. Starts nothing.
     ///
     /// # Panics
     /// When `headwater enroll` fails, or the folder cannot be written.
@@ -260,7 +260,7 @@ impl Site {
         self.folder.join(format!("{}.log", part.to_string().replace([' ', '/'], "-")))
     }
 
-    /// Every part, in the order in which they start.
+    /// Every part, in the order in which the parts start.
     fn parts(&self) -> Vec<Part> {
         let devices = (0..self.groups.len())
             .flat_map(|group| (0..DEVICES).map(move |slot| Part::Device { group, slot }));
@@ -335,8 +335,8 @@ impl Site {
         }
     }
 
-    /// Writes Mosquitto's configuration (the one of `headwater enroll` if the site has identity), and returns its path. If root starts
-    /// Mosquitto, it must stay root, to be able to read the folder.
+    /// Writes Mosquitto's configuration and returns its path: `mosquitto_conf` if set, otherwise the one of `headwater enroll` if the site has
+    /// identity. With `user root`, a Mosquitto that root starts can read the folder.
     fn broker_configuration(&self) -> PathBuf {
         let enrolled = self.has_identity.then(|| self.members().join("broker/mosquitto.conf"));
         let text = match self.mosquitto_conf.clone().or(enrolled) {
@@ -355,7 +355,7 @@ impl Site {
         file
     }
 
-    /// Sends SIGKILL to a part and waits for its end.
+    /// Sends SIGKILL to a part and waits for its end. Does nothing if the part does not run.
     pub fn kill(&mut self, part: Part) {
         self.running.remove(&part);
     }
@@ -382,7 +382,7 @@ impl Site {
         answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
     }
 
-    /// The aggregator's metrics, by name with labels; empty if its admin port does not answer.
+    /// The aggregator's metrics, by name with labels; empty if the admin port does not answer.
     pub fn metrics(&self) -> BTreeMap<String, f64> {
         let answer = self.admin("/metrics");
         let lines = answer.lines().filter(|line| line.starts_with("headwater_"));
@@ -393,7 +393,7 @@ impl Site {
             .collect()
     }
 
-    /// Starts a part from now on with a clock of libfaketime, which a variable of libfaketime sets.
+    /// Gives a part the wall clock of libfaketime from its next start on. `variable` is the variable of libfaketime that sets the clock.
     ///
     /// # Errors
     /// When libfaketime is not installed.
@@ -423,7 +423,7 @@ impl Site {
             .collect()
     }
 
-    /// Address of the broker itself, and the certificate that a member of a group shows there.
+    /// Address of Mosquitto, without a relay, and the certificate that a member of a group shows there.
     ///
     /// # Panics
     /// When the member's files cannot be used.
@@ -463,7 +463,7 @@ impl Site {
         GroupClient::connect(settings).await.expect("the broker takes the operator")
     }
 
-    /// A client of each group, as soon as every device of the group is up.
+    /// Waits until every device of every group is up. Returns a client of each group.
     ///
     /// # Panics
     /// When a device does not come up in time.
@@ -479,10 +479,10 @@ impl Site {
     }
 }
 
-/// Waits until nothing is missing any more.
+/// Waits until `missing` returns `None`.
 ///
 /// # Panics
-/// With what is missing after [`LIMIT`].
+/// With the text of `missing` after [`LIMIT`].
 async fn until_nothing_is_missing(missing: impl Fn() -> Option<String>) {
     let until = Instant::now() + LIMIT;
     while let Some(missing) = missing() {
@@ -491,7 +491,7 @@ async fn until_nothing_is_missing(missing: impl Fn() -> Option<String>) {
     }
 }
 
-/// A configuration of Mosquitto with another port in its line `listener`.
+/// A configuration of Mosquitto with this port in its line `listener`.
 fn with_port(text: &str, port: u16) -> String {
     let line = |line: &str| match line.strip_prefix("listener ").and_then(|rest| rest.split_once(' ')) {
         Some((_, address)) => format!("listener {port} {address}\n"),
@@ -510,7 +510,7 @@ fn tls(own: &Path) -> String {
 }
 
 impl Site {
-    /// The flags that say the same as the section `[tls]`; none for a site without identity.
+    /// The settings of [`tls`] as flags; empty for a site without identity.
     fn tls_flags(&self, own: &Path) -> Vec<String> {
         let flag = |(key, file): (&str, &str)| {
             [format!("--tls-{}", key.replace('_', "-")), own.join(file).display().to_string()]

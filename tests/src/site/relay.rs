@@ -1,11 +1,11 @@
-//! What stands between the members and their broker: a middle box that mistreats bytes, or a broker that lies, which mistreats whole packets.
+//! A relay between the members and their broker. As a middle box it mistreats bytes; as a lying broker it mistreats whole packets.
 //!
 //! ```text
 //! devices, aggregator ──> Relay (the port that they know) ──> Mosquitto (a port of its own)
 //! operators of the check ───────────────────────────────────────^
 //! ```
 //!
-//! With TLS a relay sees bytes alone. Without TLS it can do what a broker could do that somebody took over.
+//! With TLS a relay sees only encrypted bytes. Without TLS it can do whatever a broker under an attacker's control can do.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -20,46 +20,46 @@ use super::account::{Reference, SampleRange, outcomes, receive};
 use super::rogue::{RogueRow, end_once, grown, seen_text};
 use super::{LIMIT, Part, Site};
 
-/// What the relay does to the connections.
+/// The way in which the relay mistreats the connections. A piece is the bytes that one read from a socket gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mischief {
-    /// Nothing.
+    /// The relay passes every piece on unchanged.
     None,
     /// Passes every piece on 60 ms later.
     Delay,
-    /// Ends every connection after 40 pieces.
+    /// Ends every connection that has passed 40 pieces in one direction.
     Cut,
-    /// Exchanges a piece with the next one, every tenth time.
+    /// Exchanges every tenth piece with the piece after it.
     Reorder,
     /// Alters one bit in every fiftieth piece.
     Alter,
     /// Passes every fiftieth piece on twice.
     Double,
-    /// Leaves every fiftieth piece out.
+    /// Leaves out every fiftieth piece.
     Lose,
     /// Passes nothing on; the connections stay open.
     BlackHole,
     /// Sends every message of the broker twice.
     RepeatMessages,
-    /// Leaves every fifth message of the broker out.
+    /// Leaves out every fifth message of the broker.
     LoseMessages,
-    /// Exchanges each two successive messages of the broker.
+    /// Exchanges the messages of the broker in pairs.
     SwapMessages,
     /// Marks every message of the broker as retained.
     MarkRetained,
-    /// Delivers messages of `cam-0` as those of `cam-1`.
+    /// Delivers messages of `cam-0` as messages of `cam-1`.
     OtherSender,
     /// Alters the last bit of every tenth message of the broker.
     AlterMessages,
-    /// Sends each message of the broker cut by its last byte.
+    /// Sends each message of the broker without its last byte.
     CutMessages,
-    /// Refuses every new connection as not authorized.
+    /// Refuses every new connection with the reason code "not authorized".
     RefuseClients,
-    /// Ends every connection with a DISCONNECT that says that another client took it over.
+    /// Replaces every 40th message of the broker by a DISCONNECT with the reason "session taken over", and ends the connection.
     Disconnect,
 }
 
-/// Mischief of a middle box, for links with TLS; with its name in the table.
+/// Mischiefs of a middle box, for links with TLS, with their names in the table.
 pub const OF_MIDDLE_BOX: [(Mischief, &str); 7] = [
     (Mischief::Delay, "delays everything by 60 ms"),
     (Mischief::Cut, "cuts every connection again and again"),
@@ -70,7 +70,7 @@ pub const OF_MIDDLE_BOX: [(Mischief, &str); 7] = [
     (Mischief::BlackHole, "passes nothing on"),
 ];
 
-/// Mischief of a broker, for links without TLS; with its name in the table.
+/// Mischiefs of a broker, for links without TLS, with their names in the table.
 pub const OF_BROKER: [(Mischief, &str); 9] = [
     (Mischief::RepeatMessages, "delivers every message twice"),
     (Mischief::LoseMessages, "loses every fifth message"),
@@ -84,17 +84,17 @@ pub const OF_BROKER: [(Mischief, &str); 9] = [
 ];
 
 impl Mischief {
-    /// Whether it mistreats packets, not bytes.
+    /// True for a mischief of [`OF_BROKER`], which mistreats packets.
     fn is_of_broker(self) -> bool {
         OF_BROKER.iter().any(|(of_broker, _)| *of_broker == self)
     }
 
-    /// Whether members can notice it. Nothing signs a message, so that another sender or scores within their limits are believed.
+    /// True when members can notice the mischief. Messages are not signed, so members believe another sender, and scores within their limits.
     fn can_be_told(self) -> bool {
         !matches!(self, Self::AlterMessages | Self::OtherSender)
     }
 
-    /// Whether connections that stand must end for it to begin.
+    /// True when open connections must end before the mischief has an effect.
     fn needs_new_connections(self) -> bool {
         self == Self::RefuseClients
     }
@@ -142,7 +142,8 @@ impl Relay {
         relay
     }
 
-    /// Begins a mischief, or ends it with [`Mischief::None`]: connections that it has harmed are closed then.
+    /// Begins a mischief, or ends it with [`Mischief::None`]. All connections are closed when [`Mischief::RefuseClients`] begins and when
+    /// [`Mischief::BlackHole`] ends.
     pub fn set(&self, mischief: Mischief) {
         let mut state = self.state.lock();
         let was = std::mem::replace(&mut state.mischief, mischief);
@@ -166,7 +167,6 @@ fn pair(client: &TcpStream, server: &TcpStream) -> io::Result<[TcpStream; 2]> {
     Ok([client.try_clone()?, server.try_clone()?])
 }
 
-/// Direction of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     /// To the broker.
@@ -175,7 +175,7 @@ enum Direction {
     Down,
 }
 
-/// Passes one direction of a connection on until one end closes it.
+/// Passes one direction of a connection on until an end closes the connection or the mischief ends it.
 fn pass((mut from, mut to): (TcpStream, TcpStream), state: &Mutex<State>, direction: Direction) {
     let (mut piece, mut packets, mut count) = (vec![0; 16 * 1024], Packets::default(), 0);
     while let Ok(bytes @ 1..) = from.read(&mut piece) {
@@ -195,14 +195,14 @@ fn pass((mut from, mut to): (TcpStream, TcpStream), state: &Mutex<State>, direct
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
-/// Bytes that go on, how many pieces or packets among them were harmed, and whether the connection ends after them.
+/// Bytes that are passed on, the number of harmed pieces or packets among them, and whether the connection ends after these bytes.
 struct Changed {
     bytes: Vec<u8>,
     harmed: u64,
     ends: bool,
 }
 
-/// What a middle box does to the piece number `count` of a stream; `None` where the piece waits for the next one.
+/// Applies the mischief of a middle box to the piece with the number `count` of a stream. `None` if the piece waits for the next one.
 fn mistreat(mut sent: Changed, mischief: Mischief, count: u64, held_back: &mut Vec<u8>) -> Option<Changed> {
     let mut harm = |is_hit: bool| {
         sent.harmed += u64::from(is_hit);
@@ -234,7 +234,7 @@ fn mistreat(mut sent: Changed, mischief: Mischief, count: u64, held_back: &mut V
 /// The packets of a stream from a broker to a member.
 #[derive(Default)]
 struct Packets {
-    /// Bytes of a packet whose end has not come.
+    /// Bytes of a packet whose end has not arrived.
     partial: Vec<u8>,
     /// A message that waits for the next one.
     swapped: Vec<u8>,
@@ -243,7 +243,7 @@ struct Packets {
     messages: u64,
 }
 
-/// Kinds of MQTT packets: the high half of their first byte.
+/// Types of MQTT packets: the high four bits of the first byte.
 const CONNACK: u8 = 2;
 const PUBLISH: u8 = 3;
 
@@ -251,7 +251,8 @@ const PUBLISH: u8 = 3;
 const TAKEN_OVER: [u8; 4] = [0xe0, 2, 0x8e, 0];
 
 impl Packets {
-    /// The bytes as a lying broker would send them. Mischief of a middle box leaves them as they are: with TLS they are no packets.
+    /// The bytes as a lying broker would send them. With a mischief of a middle box the bytes stay as they are, since encrypted bytes are no
+    /// packets.
     fn change(&mut self, bytes: &[u8], mischief: Mischief) -> Changed {
         let mut changed = Changed { bytes: Vec::new(), harmed: 0, ends: false };
         if !mischief.is_of_broker() {
@@ -293,7 +294,7 @@ impl Packets {
                 packet[1] -= 1;
                 packet.truncate(last);
             }
-            // The reason stands after the flags: 0x87 is "not authorized".
+            // The reason code is the fourth byte, after the flags; 0x87 is "not authorized".
             Mischief::RefuseClients if kind == CONNACK => packet[last.min(3)] = 0x87,
             Mischief::Disconnect if every(40) => {
                 packet = TAKEN_OVER.to_vec();
@@ -306,7 +307,7 @@ impl Packets {
     }
 }
 
-/// Bytes of the first packet; `None` while its end has not come.
+/// Length of the first packet in bytes; `None` if `bytes` has no whole packet.
 fn packet_bytes(bytes: &[u8]) -> Option<usize> {
     let mut length = 0;
     for (index, byte) in bytes.iter().skip(1).take(4).enumerate() {
@@ -349,11 +350,11 @@ pub async fn run(
     }
 }
 
-/// Text in the log of a member that refuses a broker of another authority.
+/// Text in the log of a member that refuses a broker whose certificate is of another authority.
 const REFUSAL: &str = "it is of another authority than `tls.authority_file`";
 
-/// Runs a broker with the certificate of another authority in the place of the site's broker for `time`, and until every device and the
-/// aggregator have tried to connect. Each must refuse the broker.
+/// Runs a broker with the certificate of another authority in the place of the site's broker for `time`, and longer until every device and
+/// the aggregator have refused it, at most [`LIMIT`] in all.
 ///
 /// # Panics
 /// As [`outcomes`].
@@ -401,7 +402,7 @@ pub async fn take_over(
     }
 }
 
-/// Number of members whose logs have more refusals than before. A member that did not try to connect has refused nothing.
+/// Number of members whose logs have more refusals than before. A member that did not try to connect is not counted.
 fn have_refused(before: &[usize], now: &[usize]) -> usize {
     before.iter().zip(now).filter(|(before, now)| now > before).count()
 }
@@ -420,7 +421,7 @@ mod tests {
     #[track_caller]
     fn check(mischief: Mischief, expected: &[Vec<u8>]) {
         let stream = [publish(b"ab"), publish(b"cd")].concat();
-        // Whole, and one byte at a time.
+        // The stream comes in one piece, then one byte at a time.
         for size in [stream.len(), 1] {
             let mut packets = Packets::default();
             let found: Vec<u8> =

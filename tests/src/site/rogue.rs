@@ -1,6 +1,6 @@
-//! The rogue table: what a client that pretends to be others can do to a site without identity, and what it can do to a site with identity
-//! by the certificate that it has: none of the site, or that of a device, of a device of another group, of a consumer, of an operator.
-//! What a cloud and a broker can do is in `liars.rs` and `relay.rs`; their rows have the form of [`RogueRow`] too.
+//! The rogue table: attacks of a rogue client on a site without identity, and on a site with identity. On a site with identity the rogue
+//! client has the certificate of another authority, of a device, of a device of another group, of a consumer, or of an operator.
+//! Attacks of a cloud are in `liars.rs`, and those of a broker in `relay.rs`; both give rows of the type [`RogueRow`] too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,12 +23,12 @@ use super::account::{Outcome, Reference, SampleRange, outcomes, receive, sample_
 use super::{DEVICE_NAMES, GROUPS, LIMIT, PERIOD_MS, SITE, Site};
 use crate::shipped;
 
-/// What the rogue client sends. Its victim is the device `cam-0` of the first group.
+/// The messages that the rogue client sends. The victim is the device `cam-0` of the first group; the client's own device is `cam-5`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attack {
     /// Scores in the name of the victim.
     Summary,
-    /// Settled notices in the leader's name by which all samples are closed.
+    /// Settled notices in the leader's name that close all samples.
     Settled,
     /// Requests in the leader's name for the devices' features.
     Request,
@@ -38,7 +38,7 @@ pub enum Attack {
     Birth,
     /// A birth of the client's own device with the victim's slot.
     Slot,
-    /// A status by which the victim is down.
+    /// A status of the victim that says `down`.
     Status,
     /// Claims of a leader that does not exist, with a term above the real leader's.
     Leader,
@@ -48,21 +48,21 @@ pub enum Attack {
     EdgeAnswer,
     /// A thousand messages every 50 ms or so, in the name of the victim.
     Flood,
-    /// Meaningless bytes on every topic.
+    /// Meaningless bytes on topics of the group and of the victim.
     Garbage,
-    /// Births of devices that do not exist.
+    /// Births and statuses of devices that do not exist.
     Names,
     /// Scores in the name of the victim and of the client's own device, as if from another network.
     Bundle,
-    /// An earlier message of the victim, sent again.
+    /// An earlier summary of the victim, sent again.
     Replay,
     /// Plausible but false scores of the client's own view.
     Lie,
-    /// Commands that would change the policy, in the client's own name and in another's: none of them is sound.
+    /// Commands that would change the policy, in the names `operator` and `boss`, and that no leader may accept.
     Policy,
 }
 
-/// A column of the table: whether the site has identity, and whose certificate the rogue client has.
+/// The kind of site and the certificate of the rogue client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// The site has no identity: everybody may connect to the broker.
@@ -117,7 +117,7 @@ impl Column {
         }
     }
 
-    /// Attacks that are tried with the client's certificate. To a stranger the broker is closed, whatever the stranger would send.
+    /// Attacks that are tried with the client's certificate. A stranger gets no connection, so a few attacks of a stranger are enough.
     pub fn attacks(self) -> Vec<Attack> {
         use Attack::{Birth, Flood, Leader, Policy, Request, Result, Settled, Summary, Trigger};
         match self {
@@ -129,7 +129,7 @@ impl Column {
         }
     }
 
-    /// What must come of an attack.
+    /// The expected result of an attack, as text for the table.
     fn expected(self, attack: Attack) -> &'static str {
         match self {
             Self::NoIdentity => "believed or refused; the other group is untouched",
@@ -144,7 +144,7 @@ impl Column {
         }
     }
 
-    /// Whether the broker passes messages of the attack on, because their topics are the client's own.
+    /// True when the broker may pass messages of the attack on, because the client may publish on their topics.
     fn may_publish(self, attack: Attack) -> bool {
         match self {
             Self::NoIdentity => true,
@@ -155,18 +155,18 @@ impl Column {
     }
 }
 
-/// A row of the table of all rogues.
+/// A row of the rogue table.
 #[derive(Clone, Debug)]
 pub struct RogueRow {
-    /// The role of the rogue.
+    /// The role of the attacker.
     pub role: &'static str,
-    /// What it tried.
+    /// The attack.
     pub attempt: String,
-    /// What must come of it.
+    /// The expected result.
     pub expected: &'static str,
-    /// What came of it.
+    /// The result that was found.
     pub seen: String,
-    /// Whether both agree.
+    /// True when the result is as expected.
     pub is_sound: bool,
 }
 
@@ -183,17 +183,17 @@ impl RogueRow {
     }
 }
 
-/// Whether each captured sample of each group has one end, and, if `none_wrong`, no complete answer is wrong.
+/// True when each group has decisions, each captured sample has one end, and, with `none_wrong`, no complete answer is wrong.
 pub(super) fn end_once(outcomes: &[Outcome], none_wrong: bool) -> bool {
     let ends_once =
         |outcome: &Outcome| outcome.lost() == 0 && outcome.contradicted == 0 && outcome.decided > 0;
     outcomes.iter().all(|outcome| ends_once(outcome) && (!none_wrong || outcome.wrong.is_empty()))
 }
 
-/// Results of one cell of the table: one attack of one client.
+/// Results of one attack of one client.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Why the broker refused the client; `None` if it did not.
+    /// Reason for which the broker refused the client; `None` if the client was connected.
     pub refused: Option<String>,
     /// Messages that the client sent.
     pub sent: u64,
@@ -201,7 +201,7 @@ pub struct Cell {
     pub passed: u64,
     /// Outcome of each group; the first group is attacked.
     pub outcomes: Vec<Outcome>,
-    /// By how much the aggregator's counters of refused or implausible messages grew during the attack, by name in the table.
+    /// Growth of some counters of the aggregator during the attack, by their names in the table.
     pub counted: BTreeMap<String, u64>,
 }
 
@@ -211,7 +211,7 @@ impl Attack {
         ROWS[self as usize].1
     }
 
-    /// Messages that the client sends at once. `round` is the number of times that it has sent messages before.
+    /// Messages of one round of the attack. `round` is the number of earlier rounds.
     fn round(self, known: &GroupKnowledge, round: u64) -> Vec<Forged> {
         let next = SampleId(sample_now() + 1);
         let other = NetworkId([0x5a; 32]);
@@ -242,19 +242,19 @@ impl Attack {
     }
 }
 
-/// A message of the rogue client: topic, payload, and whether it is retained.
+/// A message of the rogue client: topic, payload, and the retain flag.
 type Forged = (String, Vec<u8>, bool);
 
 fn device_topic(topics: &Topics, name: &str, leaf: DeviceTopic) -> String {
     topics.device(&DeviceId::new(name).expect("a name"), leaf)
 }
 
-/// What the rogue client knows about the group. The worst case is assumed: it has read all messages before.
+/// The rogue client's knowledge about the group. The worst case is assumed: the client has read all messages before.
 struct GroupKnowledge {
     topics: Topics,
     network: NetworkId,
     boots: [u16; 6],
-    /// A result of the leader, changed to another class.
+    /// A result of the leader, with another class.
     result: Option<Vec<u8>>,
     /// A summary that `cam-0` sent earlier.
     old_summary: Option<Vec<u8>>,
@@ -268,7 +268,7 @@ impl GroupKnowledge {
 
     /// A summary in the name of the device in `slot`; its scores are certain of class 3.
     fn summary(&self, slot: usize, sample: SampleId, network: Option<NetworkId>) -> Forged {
-        // Class 3 has the highest level, every other class the lowest.
+        // Class 3 gets the highest level of 4 bits, and every other class the lowest.
         let mut scores = Vec::new();
         put_levels(
             (0..10).map(|class| if class == 3 { 15 } else { 0 }),
@@ -287,7 +287,7 @@ impl GroupKnowledge {
         (self.topics.name(&Topic::Settled), json(&notice), round.is_multiple_of(2))
     }
 
-    /// A request to the devices and to slot 63, which the network does not have: so it never equals a request of the leader.
+    /// A request to all devices and to slot 63, which the network does not have. So the message never equals a request of the leader.
     fn request(&self, next: SampleId) -> Forged {
         let slots: SlotSet = Slot::first(6).chain(Slot::new(63)).collect();
         self.on(&Topic::Request, self.message(&Body::Request(slots), (next, 0), None))
@@ -297,7 +297,7 @@ impl GroupKnowledge {
         self.on(&Topic::Trigger, self.message(&Body::Trigger, (SampleId(id), 0), None))
     }
 
-    /// Commands that no leader may take: a threshold out of range, an unknown key, no JSON, too much; the last one in another's name.
+    /// Commands that no leader may accept: a threshold out of range, an unknown key, no JSON, too many bytes, and one from another member.
     fn commands(&self) -> Vec<Forged> {
         let on = |name: &str, payload: Vec<u8>| {
             let member = MemberName::new(name).expect("a name");
@@ -338,7 +338,7 @@ impl GroupKnowledge {
         Birth { boot: Boot(boot), software: "rogue/1".into(), ..birth(device, slot, self.network) }
     }
 
-    /// A birth of `cam-0` with slot 3 and the numbering by trigger, and an empty birth.
+    /// A birth of `cam-0` with slot 3 and the numbering by trigger, then an empty birth; both are retained.
     fn foreign_births(&self, round: u64) -> Vec<Forged> {
         let birth = self.birth(DEVICE_NAMES[0], 3, round as u16);
         let birth = Birth { numbering: Some(Numbering::Trigger), ..birth };
@@ -346,7 +346,7 @@ impl GroupKnowledge {
         vec![(topic.clone(), json(&birth), true), (topic, Vec::new(), true)]
     }
 
-    /// A birth of `cam-5` with the slot of `cam-0`, as a device would send it that replaces `cam-0`. The real `cam-5` runs on.
+    /// A birth of `cam-5` with the slot of `cam-0`, as if `cam-5` replaced `cam-0`. The real `cam-5` runs on.
     fn birth_with_taken_slot(&self) -> Forged {
         let birth = self.birth(DEVICE_NAMES[5], 0, self.boots[5].wrapping_add(1));
         (device_topic(&self.topics, DEVICE_NAMES[5], DeviceTopic::Birth), json(&birth), false)
@@ -411,7 +411,7 @@ fn shipped_limits() -> Limits {
     Limits { classes: 10, scores: ScoreEncoding::Bits4, ..Limits::default() }
 }
 
-/// Whether a message is a summary with scores; false for the message that the sample is not in view.
+/// True for a summary with scores; false for the message that the sample is not in view, and for bytes that are no message.
 fn is_summary(payload: &[u8]) -> bool {
     let message = decode(payload, &shipped_limits());
     message.is_ok_and(|message| matches!(message.body, Body::Summary(_)))
@@ -457,7 +457,7 @@ impl Listener {
         }
     }
 
-    /// Waits until a result and a summary of `cam-0` have arrived, and returns what the rogue client must know.
+    /// Waits until a result and a summary of `cam-0` have arrived, and returns the knowledge of the rogue client.
     async fn knowledge(&mut self) -> GroupKnowledge {
         let (site, group) = (SiteId::new(SITE).expect("a name"), GroupId::new(GROUPS[0]).expect("a name"));
         let topics = Topics::new(&site, &group);
@@ -487,7 +487,7 @@ impl Listener {
     }
 }
 
-/// The result with another class; `None` if it has no class.
+/// The result with another class; `None` for a result without a class.
 fn forged(result: &[u8]) -> Option<Vec<u8>> {
     let mut value: serde_json::Value = serde_json::from_slice(result).ok()?;
     value["class"] = serde_json::json!((value["class"].as_u64()? + 1) % 10);
@@ -567,7 +567,8 @@ pub async fn run(
     Cell { refused, sent, passed, outcomes, counted }
 }
 
-/// By how much the aggregator's counters of what it refused or did without grew, by name in the table.
+/// Growth of the aggregator's counters whose names have a word of `TOLD`, by their names in the table. Counters that did not grow are left
+/// out.
 pub(super) fn grown(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, u64> {
     const TOLD: [&str; 7] =
         ["refused", "implausible", "unroutable", "replaced", "forgotten", "degraded", "cloud_failures"];
@@ -581,7 +582,8 @@ pub(super) fn grown(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64
     counted
 }
 
-/// Removes the retained messages of the rogue client from a broker without identity. With identity the client could leave none.
+/// Removes the retained `settled` and `leader` messages of the rogue client from the broker of a site without identity, and waits a few
+/// periods. On a site with identity the client can leave no such messages.
 async fn cleanup(site: &Site, known: &GroupKnowledge, column: Column) {
     if column == Column::NoIdentity {
         let config = LinkConfig::new(site.access(GROUPS[0], "operator"), "cleanup");
@@ -591,7 +593,7 @@ async fn cleanup(site: &Site, known: &GroupKnowledge, column: Column) {
                 sleep(Duration::from_millis(10)).await;
             }
             for topic in [Topic::Settled, Topic::Leader] {
-                // If the broker is away, it retains nothing either.
+                // An error is ignored: without a connection there is nothing to remove.
                 let _ = link.publish(known.topics.name(&topic), Vec::new(), QoS::AtLeastOnce, true);
             }
             sleep(Duration::from_millis(200)).await;
@@ -600,7 +602,6 @@ async fn cleanup(site: &Site, known: &GroupKnowledge, column: Column) {
     sleep(Duration::from_millis(4 * PERIOD_MS)).await;
 }
 
-/// Short name of a metric for the table.
 fn short(name: &str) -> String {
     let name = name.trim_start_matches("headwater_aggregator_");
     let label = |key: &str| {
@@ -615,8 +616,8 @@ fn short(name: &str) -> String {
 }
 
 impl Cell {
-    /// Whether the cell is as expected. Samples of the group that is not attacked end well. A stranger is not let in and harms nothing.
-    /// With a certificate, only messages on the client's own topics are passed on; they harm samples only if a device lies or takes a slot.
+    /// True when the cell is as expected: the other group loses no sample and has no wrong answer. A stranger gets no connection. The broker
+    /// passes on only messages on the client's own topics. In the attacked group, only a device that lies or takes a slot does harm.
     pub fn is_sound(&self, attack: Attack, column: Column) -> bool {
         let other = self.outcomes.iter().skip(1).all(Outcome::is_sound);
         let own = self.outcomes.iter().take(1).all(Outcome::is_sound);
@@ -653,7 +654,7 @@ impl Cell {
     }
 }
 
-/// How the samples of each group ended, and what was counted; begins with a semicolon.
+/// The ends of the samples of each group and the growth of counters, as text that begins with a semicolon.
 pub(super) fn seen_text(outcomes: &[Outcome], counted: &BTreeMap<String, u64>) -> String {
     let mut text = String::new();
     for (group, outcome) in GROUPS.iter().zip(outcomes) {

@@ -1,11 +1,11 @@
-//! Simulated devices: they capture by the clock and send answers that were computed before, so that a few threads stand for hundreds of devices.
+//! Simulated devices, which capture by the clock and send answers that were computed before, so that a few threads simulate hundreds of them.
 //!
 //! ```text
 //! group ── clock ──> device 0 ... 5 ── summary, features ──> broker
 //!       <─ result, settled (as the operator) ───────────────
 //! ```
 //!
-//! They keep nothing and send nothing again: a sample whose messages are lost on the way is lost, and counted.
+//! Simulated devices keep nothing and send nothing again: a sample whose messages are lost on the way is counted as lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,15 +31,15 @@ use crate::shipped;
 /// Time between two samples of a group.
 pub const SIMULATED_PERIOD: Duration = Duration::from_millis(100);
 
-/// Number of the simulated devices' start.
+/// Boot number of the simulated devices.
 const BOOT: Boot = Boot(1);
 
-/// Answers of every slot to every shipped frame, as bodies of messages.
+/// Bodies of the messages with which every slot answers every shipped frame.
 #[derive(Debug)]
 pub struct Answers {
     limits: Limits,
     network: NetworkId,
-    /// By frame and slot; `None` where the slot does not see the sample.
+    /// Bodies by frame and slot; `None` if the slot does not see the sample.
     bodies: Vec<Vec<Option<AnswerBody>>>,
 }
 
@@ -92,7 +92,7 @@ impl Answers {
     }
 }
 
-/// Times at which a group captures: sample `k` at `k` periods after 1970, and the group's phase later.
+/// Times at which a group captures: sample `k` is due at `k` periods and the phase of the group after 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -102,7 +102,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// A clock that starts now.
     pub fn new(phase: Duration) -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { start: Instant::now(), wall, phase }
@@ -120,26 +120,26 @@ impl Clock {
     }
 }
 
-/// What a group's operator sees of the samples that count.
+/// The samples that count, as the operator of a group sees them.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// The samples before this one, captured while everything starts, do not count. `None`: no sample counts yet.
+    /// The first sample that counts; `None` while everything starts and no sample counts.
     pub from: Option<SampleId>,
-    /// The first sample after those that count; `None` while every later one counts.
+    /// The first sample that counts no longer; `None` while there is no such sample.
     pub until: Option<SampleId>,
     /// Number of captured samples.
     pub captured: u64,
     /// Captured samples that the leader has not named as settled.
     pub unsettled: BTreeSet<SampleId>,
-    /// Captured samples without a decision: open or dropped.
+    /// Captured samples without a decision, which are open or dropped.
     pub undecided: BTreeSet<SampleId>,
     /// Samples that were decided twice, or decided and never captured.
     pub contradicted: u64,
-    /// For each slot: decisions without its view.
+    /// For each slot: number of decisions in which the slot is missing.
     pub missing_views: [u64; DEVICES],
-    /// Decisions by the reason of their degradation.
+    /// Number of decisions by reason of degradation.
     pub degraded: BTreeMap<&'static str, u64>,
-    /// Microseconds from capture to the arrival of the decision, which was journalled before it was published: `[local, escalated]`.
+    /// Microseconds from the capture to the arrival of the decision at the operator: `[local, escalated]`.
     pub latencies_us: [Vec<u32>; 2],
 }
 
@@ -170,7 +170,7 @@ impl Seen {
         for reason in &decision.degraded {
             *self.degraded.entry(reason.name()).or_default() += 1;
         }
-        // The leader waits for features only of a sample that leaves for the cloud.
+        // The leader waits for features only if the sample goes to the cloud.
         let is_escalated = decision.stages.features_us > 0;
         self.latencies_us[usize::from(is_escalated)]
             .push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
@@ -186,7 +186,7 @@ impl Seen {
 pub struct SimulatedGroup {
     /// Name of the group.
     pub name: String,
-    /// What the operator has seen.
+    /// The samples as the operator sees them.
     pub seen: Arc<Mutex<Seen>>,
     clock: Clock,
     links: Vec<Link>,
@@ -219,37 +219,37 @@ impl SimulatedGroup {
         Self { name: group.to_owned(), seen, clock, links, tasks }
     }
 
-    /// Whether every device and the operator are connected.
+    /// True when every device and the operator are connected.
     pub fn is_connected(&self) -> bool {
         self.links.iter().all(Link::is_connected)
     }
 
     /// Counts the samples from the next one on.
     pub fn begin(&self) {
-        // The next sample is asked for under the lock: otherwise it may be captured before it counts.
+        // The lock is taken before the next sample is computed: otherwise that sample may be captured before it counts.
         let mut seen = self.seen.lock();
         seen.from = Some(self.clock.next());
     }
 
-    /// Counts no sample from the next one on; the devices go on.
+    /// Counts no sample from the next one on. The devices still capture.
     pub fn end(&self) {
         let mut seen = self.seen.lock();
         seen.until = Some(self.clock.next());
     }
 
-    /// Messages that no connection has taken, over all devices.
+    /// Number of messages that the links of the group did not take.
     pub fn unsent(&self) -> u64 {
         let counts = self.links.iter().map(Link::counts);
         counts.map(|counts| counts.refused_queue_full + counts.refused_not_connected).sum()
     }
 
-    /// Whether each task of the group still runs. A task ends only by a fault of the simulation.
+    /// True when each task of the group still runs. A task ends only by a fault of the simulation.
     pub fn runs(&mut self) -> bool {
         self.tasks.try_join_next().is_none()
     }
 }
 
-/// Lets every device capture each sample, until the task is ended.
+/// Lets every device capture each sample. Never returns.
 async fn capture(devices: Vec<Arc<SimulatedDevice>>, clock: Clock, seen: Arc<Mutex<Seen>>) {
     let mut sample = clock.next();
     loop {
@@ -360,7 +360,7 @@ impl SimulatedDevice {
         }
     }
 
-    /// Publishes a message. One that the link does not take is counted by the link.
+    /// Publishes a message. The link counts a message that it does not take.
     fn send(&self, topic: &str, payload: Vec<u8>) {
         let _ = self.link.publish(topic, payload, QoS::AtMostOnce, false);
     }
@@ -374,7 +374,7 @@ fn retained(topic: String, value: &impl serde::Serialize) -> RetainedMessage {
 /// Waits until every group is connected.
 ///
 /// # Panics
-/// When one is not in time.
+/// When a group is not connected in time.
 pub async fn connected(groups: &[SimulatedGroup]) {
     until_nothing_is_missing(|| {
         let away = groups.iter().find(|group| !group.is_connected())?;

@@ -1,4 +1,4 @@
-//! The soak: a kill every 20 s or so, and another fault between two kills, drawn by chance, for hours; every sample must have one end.
+//! The soak: for hours, a kill about every 20 s and another fault between two kills, both drawn at random; every sample must have one end.
 
 use std::time::{Duration, Instant};
 
@@ -8,19 +8,19 @@ use super::account::Reference;
 use super::faults::{self, Extent, Fault, Row, Target, next_random};
 use super::{PERIOD_MS, Site};
 
-/// Groups of the site: with six devices each and a sample every [`PERIOD_MS`], 600 views a second, a fifth of the views of the load.
+/// Number of groups. Six devices in each, with a sample every [`PERIOD_MS`], make 600 views a second: a fifth of the default load.
 pub const SOAK_GROUPS: usize = 5;
 
-/// Bytes at which journals are compacted, the least that the settings allow: every journal is compacted several times an hour.
+/// Bytes at which a journal is compacted: the least that the settings allow, so that every journal is compacted several times an hour.
 pub const JOURNAL_BYTES: u64 = 4 << 20;
 
-/// Time of one fault with the calm before and after; then its samples are waited for. Every second fault is a kill.
+/// Time of one fault with the calm before and after it. The wait for the ends of the samples comes after this time.
 const EACH: Duration = Duration::from_secs(9);
 
-/// Time for which a part stands still, a clock is wrong, or a disk is full.
+/// Time for which a part is stopped, a clock is wrong, or a disk is full.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The fault of a round: a kill in every even round, any other fault that can be repeated in the odd ones.
+/// The fault of a round: a kill in an even round, another fault that can be repeated in an odd round.
 fn drawn(round: usize, random: &mut u64) -> Fault {
     let is_kill = |fault: &Fault| matches!(fault, Fault::Kill(_));
     let can_be_repeated = |fault: &Fault| !matches!(fault, Fault::None | Fault::Renew | Fault::Revoke);
@@ -29,7 +29,8 @@ fn drawn(round: usize, random: &mut u64) -> Fault {
     faults[next_random(random) as usize % faults.len()]
 }
 
-/// Lets faults happen for `time`, and returns a row for each kind of fault that was drawn. `each` gets every row as it ends, with its number.
+/// Lets faults happen for `time`, and returns a row for each fault that was drawn. `each` is called after each round, with the number of the
+/// round and its row.
 ///
 /// # Panics
 /// As [`faults::run`].
@@ -48,7 +49,7 @@ pub async fn run(
             break;
         }
         let fault = drawn(round, &mut random);
-        // The accounts grow with each sample, and only those of the row are compared.
+        // An account grows with each sample, and only the samples of this round are compared, so each round begins an empty account.
         clients.iter_mut().for_each(GroupClient::begin_account);
         let extent = Extent { samples, kills: 1, pause: PAUSE, seed: next_random(&mut random) };
         let row = faults::run(fault, site, clients, (reference, extent)).await;

@@ -1,4 +1,4 @@
-//! Devices with faults, one after the other: how long the aggregator's status, metrics and log take to name each fault.
+//! Devices with faults, one after the other, and the time until the aggregator's status, metrics and log name each fault.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,10 +8,9 @@ use serde_json::Value;
 
 use super::{DEVICE_NAMES, GROUPS, LIMIT, PERIOD_MS, Part, Site};
 
-/// Time between two checks.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Wait before an event, in which the leader forgets that a device answered late or not at all before.
+/// Wait before an event, after which the leader no longer counts earlier answers that were late or missing.
 const CALM: Duration = Duration::from_secs(2);
 
 /// Head of the table.
@@ -19,18 +18,18 @@ pub const HEAD: &str = "\
 | what happens | state | limit | status | metric | log |
 | --- | --- | --- | --- | --- | --- |";
 
-/// What happens to a device: a row of the table.
+/// An event that happens to a device: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// SIGKILL.
     Killed,
-    /// SIGSTOP: the broker takes the device for connected.
+    /// SIGSTOP: the device stops, and its connection to the broker stays open.
     Stopped,
     /// SIGKILL and a new start, three times.
     Flapping,
     /// A start with the bundle of another network.
     OtherNetwork,
-    /// A start with a clock that is a minute ahead.
+    /// A start with a wall clock that is a minute ahead.
     ClockAhead,
 }
 
@@ -39,8 +38,8 @@ pub const ROWS: [Event; 5] =
     [Event::Killed, Event::Stopped, Event::Flapping, Event::OtherNetwork, Event::ClockAhead];
 
 impl Event {
-    /// Slot, in the first group, of the device to which the event happens. Each event has its own device, since a device that ends three
-    /// times in a minute is flapping.
+    /// Slot of the device in the first group to which the event happens. Each event has its own device, since a device whose connection ends
+    /// three times within a minute is flapping.
     fn slot(self) -> usize {
         self as usize + 1
     }
@@ -52,7 +51,7 @@ impl Event {
     fn expected(self) -> Expected {
         let (name, state, reason, limit_ms) = match self {
             Self::Killed => ("SIGKILL", "down", "connection", 1000),
-            // Three windows of 50 ms, each of which waits for the device for up to 50 ms, and a check every 250 ms.
+            // Three samples, each with a period and a window of 50 ms, then a check of the aggregator every 250 ms, and 250 ms to spare.
             Self::Stopped => ("SIGSTOP", "silent", "no answer", 3 * (PERIOD_MS + 50) + 250 + 250),
             Self::Flapping => ("SIGKILL three times, the third one", "flapping", "three times", 1000),
             Self::OtherNetwork => {
@@ -64,14 +63,14 @@ impl Event {
     }
 }
 
-/// Words by which the aggregator must name an event, and the time within which it must.
+/// Words by which the aggregator must name an event, and the longest time until it does so.
 struct Expected {
     /// Name of the event in the table.
     name: &'static str,
     state: &'static str,
     /// Words of the reason that the status page gives.
     reason: &'static str,
-    /// Longest time until the state must be named, counted from the event; for a start, from the start of the program.
+    /// Longest time from the event until the state is named. For an event that is a start, the time begins with the start of the program.
     limit: Duration,
 }
 
@@ -94,17 +93,17 @@ impl Named {
         format!("| {name} | `{state}` | {limit} | {status} | {metric} | {log} |")
     }
 
-    /// Whether each place named the state within the event's limit.
+    /// True when each place named the state within the event's limit.
     pub fn is_in_time(&self) -> bool {
         [self.status, self.metric, self.log].into_iter().all(|time| time <= self.event.expected().limit)
     }
 }
 
-/// Lets one event happen on a running site, waits until it is named everywhere, and brings the device back: one that only ended or stood
-/// still is up again when this returns.
+/// Lets one event happen on a running site, waits until status, metrics and log name it, and lets the device run again as before. After
+/// [`Event::Killed`] and [`Event::Stopped`] the function also waits until the device is up.
 ///
 /// # Errors
-/// The place that did not name the state within [`LIMIT`], or that libfaketime is not installed.
+/// The places that did not name the state within [`LIMIT`]; that libfaketime is not installed; that a bundle cannot be written.
 pub fn run(event: Event, site: &mut Site) -> Result<Named, String> {
     let part = Part::Device { group: 0, slot: event.slot() };
     until(event, site, "up")?;
@@ -164,7 +163,7 @@ fn started(site: &mut Site, part: Part) -> Instant {
     begin
 }
 
-/// Waits until the status, the metrics and the log name the device in the event's state.
+/// Waits until the status, the metrics and the log name the device with the event's state.
 fn wait(event: Event, site: &Site, (begin, logged): (Instant, usize)) -> Result<Named, String> {
     let (device, Expected { name, state, reason, .. }) = (event.device(), event.expected());
     let series = format!(
@@ -173,7 +172,7 @@ fn wait(event: Event, site: &Site, (begin, logged): (Instant, usize)) -> Result<
         super::SITE
     );
     let words: &[String] = &match event {
-        // The log names a refused birth by its reason, not by a state.
+        // The log names the reason of a refused birth, and no state.
         Event::OtherNetwork => [format!("device={device}"), "wrong_network".to_owned()],
         _ => [format!("device={device}"), format!("state=\"{state}\"")],
     };
@@ -202,7 +201,7 @@ fn wait(event: Event, site: &Site, (begin, logged): (Instant, usize)) -> Result<
     Err(format!("{name}: {device} is not named {state}: status {status:?}, metric {metric:?}, log {log:?}"))
 }
 
-/// Entry of the device on the aggregator's status page; `None` if the page does not name the device.
+/// Entry of the device on the aggregator's status page; `None` if there is no page or no entry.
 fn status_entry(event: Event, site: &Site) -> Option<Value> {
     let status: Value = serde_json::from_str(&site.admin("/status")).ok()?;
     let groups = status["groups"].as_array()?;
@@ -234,6 +233,6 @@ fn new_lines(site: &Site, from: usize) -> String {
 }
 
 fn read_log(path: &Path) -> String {
-    // The log is UTF-8, since only our own program writes it.
+    // Only our own program writes the log, so the log is UTF-8.
     std::fs::read_to_string(path).unwrap_or_default()
 }

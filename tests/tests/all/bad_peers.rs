@@ -1,4 +1,4 @@
-//! Invalid messages at the broker are refused and counted under their device; other devices are not affected.
+//! The leader refuses invalid messages and counts them under the device of their topic. Decisions are not affected.
 
 use headwater_group::GroupClient;
 use headwater_group::start::InProcessGroup;
@@ -16,7 +16,7 @@ fn refused(group: &InProcessGroup, device: &str, fault: &str) -> u64 {
     refused.and_then(|refused| refused.get(fault)).copied().unwrap_or_default()
 }
 
-/// The bytes of a summary as a device would send it, after `change` has altered them.
+/// The bytes of a summary of a device, altered by `change`.
 fn summary(group: &InProcessGroup, sample: SampleId, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let network = group.settings.networks.current();
     let limits = network.manifest().limits();

@@ -1,4 +1,4 @@
-//! A group whose devices send several answers in one message makes the same decisions as a group that sends each by itself.
+//! A group whose devices send several answers in one message makes the same decisions as a group whose devices send each answer by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use headwater_tests::group::{
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
-/// Samples whose decisions are compared.
+/// Number of samples whose decisions are compared.
 const SAMPLES: u64 = 96;
-/// Samples in flight at once, whose answers can go in one message.
+/// Number of samples in flight at once, whose answers can go in one message.
 const IN_FLIGHT: usize = 12;
-/// Milliseconds for which an answer waits for others.
+/// Milliseconds for which an answer waits for further answers.
 const BATCH_MS: u64 = 60;
 
-/// A group with six devices. The devices are apart from the services, so that the test can read their counts.
+/// A group with six devices. The devices are not part of `services`, so that the test can read the devices' counts.
 struct BatchGroup {
     services: InProcessGroup,
     devices: Vec<DeviceHandle>,
@@ -29,7 +29,7 @@ struct BatchGroup {
 }
 
 impl BatchGroup {
-    /// Starts a group in which samples leave at the first exit if their uncertainty is at most `threshold`.
+    /// Starts a group in which a sample leaves at the exit `local` if its uncertainty is at most `threshold`.
     async fn start(threshold: f32, batch_ms: u64) -> Self {
         let settings = group_at(embedded_broker(), bundle(&network(Configuration::C).bundle()));
         let mut settings = with_local_threshold(settings, threshold);
@@ -55,7 +55,7 @@ impl BatchGroup {
         Self { services, devices, client }
     }
 
-    /// Decides samples until every device knows from the leader that it may send batches.
+    /// Decides samples until the leader has allowed every device to send batches.
     async fn until_allowed(&mut self) {
         let mut first = 1;
         while self.devices.iter().any(|device| device.report().counts.batch_wait_ms == 0) {
@@ -137,7 +137,7 @@ async fn samples_whose_answer_waits_in_a_killed_device_are_decided_by_the_others
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     drop(group.devices.remove(0));
-    // The other devices send their waiting answers when they stop, or when the wait is over.
+    // The other devices send their waiting answers when the wait for a batch is over.
     let decisions = group.client.wait_for_decisions(&samples).await.expect("all samples are decided");
     assert_eq!(decisions.len(), samples.len());
     for decision in decisions.values() {

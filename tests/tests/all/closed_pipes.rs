@@ -1,4 +1,4 @@
-//! Output of the programs: to a reader that closes the pipe, and without passwords.
+//! Output of the programs to a pipe that its reader has closed, and output without passwords.
 
 use std::process::{Output, Stdio};
 

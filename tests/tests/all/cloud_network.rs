@@ -1,4 +1,4 @@
-//! A cloud that runs another network than the aggregator: the aggregator names both in its log, before any sample needs the cloud.
+//! A cloud that runs another network than the aggregator: the log of the aggregator names both networks before any sample needs the cloud.
 
 use std::path::{Path, PathBuf};
 

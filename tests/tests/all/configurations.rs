@@ -1,5 +1,5 @@
 //! Every configuration, live over a broker and HTTP: the tiers together give the same answers as the whole network in one piece. The
-//! networks have random weights, and thresholds at which about half of the samples leave at each exit.
+//! networks have random weights, and the threshold of each exit is the median uncertainty of the samples at this exit.
 
 use headwater_inference::engine::TractEngine;
 use headwater_inference::manifest::{Aggregation, Configuration, FeatureEncoding};
@@ -12,10 +12,9 @@ use headwater_tests::shipped;
 
 /// Number of shipped samples that are decided.
 const SAMPLES: usize = 60;
-/// Samples in flight at once.
+/// Number of samples in flight at once.
 const IN_FLIGHT: usize = 8;
 
-/// Answers of the network in one piece to each sample.
 fn whole_answers(network: &TinyNetwork) -> Vec<WholeAnswer> {
     let frames = shipped::frames();
     let mut whole = Whole::load(&bundle(&network.bundle()), &TractEngine::new()).expect("the network loads");
@@ -47,7 +46,7 @@ async fn check(network: TinyNetwork) {
     let expected = whole_answers(&network);
     let group = start(group_at(embedded_broker(), bundle(&network.bundle()))).await;
     let mut client = client_of(&group).await;
-    // The id of a sample, modulo the number of frames, picks the frames: these ids begin with frame 0.
+    // The frames of a sample have the index `id` modulo the number of frames, so these samples begin with index 0.
     let samples = ids(9 * shipped::frames().len() as u64, SAMPLES as u64);
     let decisions = decide_all(&mut client, &samples, IN_FLIGHT).await;
     let configuration = network.configuration.letter();
@@ -107,7 +106,7 @@ async fn configuration_f_has_several_devices_several_edges_and_the_cloud() {
     }
 }
 
-/// With scores in levels and coded maps: the leader decides from the same rounded values as the network in one piece.
+/// The scores are rounded to levels and the maps are coded: the leader decides from the same rounded values as the network in one piece.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coded_scores_and_maps_give_the_answers_of_the_whole_network() {
     use Configuration::{B, C, D, E, F};

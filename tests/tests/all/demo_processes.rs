@@ -1,4 +1,4 @@
-//! `headwater demo --processes`: the programs over Mosquitto, at both `QoS` settings.
+//! `headwater demo --processes` over Mosquitto, at `QoS` 0 and 1, and `headwater demo` with a broker that is missing or refuses.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn check(qos: &str) {
     for exit in ["local", "cloud"] {
         assert!(report["exits"][exit]["count"].as_u64() > Some(0), "{exit}: {report}");
     }
-    // Only the cloud's time is sure to be above 0: the leader may decide locally as soon as it has read a sample's first message.
+    // Only the time of cloud decisions is surely above 0: the leader may decide locally as soon as it has read a sample's first message.
     assert!(report["exits"]["cloud"]["stages_ms"]["decided"].as_f64() > Some(0.0), "{report}");
     assert!(report["bytes"]["body"].as_f64() > Some(0.0), "the devices reported their bytes: {report}");
 }
@@ -44,7 +44,7 @@ fn every_sample_is_decided_at_qos_1() {
     check("1");
 }
 
-/// Runs the demo with a broker that is not there or refuses. Checks that the exit code is 1, and returns standard error.
+/// Runs the demo with this broker, which is missing or refuses. Checks that the exit code is 1, and returns standard error.
 #[track_caller]
 fn refused(broker: &str) -> String {
     let output = command("headwater")

@@ -24,18 +24,7 @@ const LICENCES: [&str; 15] = [
     "bzip2-1.0.6",
 ];
 
-/// For each of our crates: those of our crates that it may import, by their names without `headwater-`.
-///
-/// ```text
-/// {protocol, kernels, map-coder, toml-file} <- inference <- {spec, calibration, services}
-/// samples <- {calibration, end-device, group, cli}
-/// {spec, calibration} <- training <- experiments <- trainer
-/// transport <- {telemetry, settings, link, services, group}
-/// link <- {end-device, edge-aggregator, group, cli}
-/// {protocol, transport} <- identity <- cli
-/// {protocol <- telemetry, toml-file} <- settings <- programs, toml-file <- models
-/// services <- {group, cli, tests}, group <- {cli, tests}
-/// ```
+/// Each of our crates, with the names (without `headwater-`) of those of our crates that it may import. `ARCHITECTURE.md` draws them.
 const ALLOWED: &[(&str, &str)] = &[
     ("headwater-build-features", ""),
     ("headwater-protocol", ""),
@@ -97,7 +86,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Every dependency of our crates on any platform, each as a line `name version|licence`.
+/// Our crates and their normal and build dependencies on every platform, each as a line `name version|licence`.
 fn linked() -> String {
     cargo("tree --workspace --target all --edges normal,build --prefix none --format {p}|{l}")
 }
@@ -105,7 +94,7 @@ fn linked() -> String {
 #[test]
 fn every_dependency_has_a_licence_we_may_use() {
     let mut refused = BTreeSet::new();
-    // Cargo prints a blank line between members of the workspace.
+    // `cargo tree` prints a blank line between the members of the workspace.
     for line in linked().lines().filter(|line| !line.is_empty()) {
         let (package, licence) = line.trim_end_matches(" (*)").split_once('|').expect("the format asked for");
         let allowed = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX).is_ok_and(|expression| {
@@ -136,7 +125,7 @@ fn our_crates_import_in_one_direction_only() {
         let name = text(package, "name");
         let allowed = allowed.get(name).unwrap_or_else(|| panic!("{name} is not in the list of crates"));
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            // Only dependencies of the library or program itself are checked: tests and build scripts may import more.
+            // Only normal dependencies are checked: tests and build scripts may import more.
             let imported = text(dependency, "name").strip_prefix("headwater-");
             if let Some(imported) = imported.filter(|_| dependency["kind"].is_null()) {
                 let is_allowed = allowed.split(' ').any(|allowed| allowed == imported);

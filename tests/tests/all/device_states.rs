@@ -1,5 +1,5 @@
-//! Devices that are killed, silent, flapping, or have another network or a wrong clock: the aggregator's status, metrics and log name
-//! each of them.
+//! Devices that are killed, silent, flapping, or have another network or a wrong clock: status, metrics and log of the aggregator name each
+//! of these devices.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn check(event: Event, site: &mut Site) {
     states::run(event, site).unwrap_or_else(|reason| panic!("{reason}"));
 }
 
-/// The group on the status page; null if the port does not answer.
+/// The group on the aggregator's status page; null without an answer.
 fn group(site: &Site) -> Value {
     let status: Value = serde_json::from_str(&site.admin("/status")).unwrap_or_default();
     status["groups"][0].clone()

@@ -6,9 +6,9 @@ use headwater_kernels::{CodePath, OwnedSection, Plan, Threshold};
 use headwater_samples::{DataSet, Part, mnist};
 
 const SECTION: &[u8] = include_bytes!("../../../core/kernels/examples/digit/section.hwpk");
-/// Most bytes for weights and temporaries: the memory of eBNN (Embedded Binarized Neural Networks, 2017).
+/// Most bytes for weights and temporaries: as many as eBNN takes (Embedded Binarized Neural Networks, 2017).
 const MAX_BYTES: usize = 15_000;
-/// Fewest images that must be classified right, of the 10,000 test images.
+/// Fewest of the 10,000 test images that must be classified right.
 const MIN_RIGHT: usize = 9_800;
 
 #[test]

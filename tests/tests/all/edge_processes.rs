@@ -1,4 +1,4 @@
-//! Configuration (f) as programs over Mosquitto: each edge, then the leader, is killed with SIGKILL and started again.
+//! Configuration f as programs over Mosquitto: each edge, then the leader, is killed with SIGKILL and started again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, interval, sleep};
 /// Time between triggers.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// A network with two edges. No sample leaves before the cloud, so every sample passes all tiers.
+/// A network with two edges. Only a certain sample leaves before the cloud, so nearly every sample passes all tiers.
 fn never_sure() -> TinyNetwork {
     let mut network = network(Configuration::F);
     (network.policy.window_ms, network.policy.features_ms) = (8_000, 8_000);
@@ -51,14 +51,14 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
     let mut client = client(broker, bundle.network_id()).await;
     let mut last = client.wait_for_complete_decision(SampleId(1000)).await.unwrap();
 
-    // All samples that are triggered while the leader runs; each of them must be decided or dropped.
+    // Samples that the leader has opened; each of them must be decided or dropped.
     let mut triggered = Vec::new();
     for (edge, slots) in EdgeIndex::first(edge_slots.len()).zip(edge_slots) {
         let samples = ids(last.0 + 1, 60);
         trigger_all(&mut client, &samples[..20]).await.unwrap();
         group.kill(Service::Edge(edge));
         trigger_all(&mut client, &samples[20..40]).await.unwrap();
-        // The last of these samples is decided before the edge restarts, so the edge's slots are absent.
+        // The last of these samples is decided before the edge starts again, so the edge's slots are not present.
         let without_edge = client.wait_for_decisions(&samples[20..40]).await.unwrap();
         let is_absent = |slot: &Slot| without_edge[&samples[39]].presence.get(*slot) != SlotPresence::Present;
         assert!(slots.iter().all(is_absent), "edge {edge}: {:?}", without_edge[&samples[39]]);
@@ -71,7 +71,7 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
         last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();
     }
 
-    // The leader is killed in the middle of a burst. Earlier decisions stay the same; open samples are decided later, or dropped.
+    // The leader is killed in the middle of a burst. Earlier decisions stay; open samples are decided later, or dropped.
     let burst = ids(last.0 + 1, 40);
     trigger_all(&mut client, &burst[..20]).await.unwrap();
     for &sample in &burst[20..] {
@@ -102,8 +102,8 @@ async fn edges_and_then_the_leader_are_killed_with_sigkill_and_restarted() {
     triggered.extend(decided.iter().chain(&open));
     last = client.wait_for_complete_decision(SampleId(last.0 + 1000)).await.unwrap();
 
-    // Devices send unsettled samples again; after some seconds the leader drops samples that no device has sent. The leader's account may
-    // come before a result that it counts, and a sample may be opened late: both are waited for, until the journal has nothing new.
+    // Devices send unsettled samples again, and after some seconds the leader drops samples that no device has sent. The leader's account may
+    // come before a result that it counts, and a sample may be opened late. So the loop runs until the journal has nothing new.
     let until = Instant::now() + WAIT_LIMIT;
     let closed = |settled: &Settled| settled.decided + settled.dropped.values().sum::<u64>();
     let settled = loop {

@@ -1,4 +1,4 @@
-//! The example files of the three services fit together: the services run with them as one site.
+//! The example files of the three services fit each other: the three services run as one site with these files.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ const DEVICE: &str = include_str!("../../../end-device/headwater-device.toml");
 const AGGREGATOR: &str = include_str!("../../../edge-aggregator/headwater-aggregator.toml");
 const CLOUD: &str = include_str!("../../../cloud-service/headwater-cloud.toml");
 
-/// Values of a key in a settings file; keys in comments count too.
+/// Values of a key in a settings file, also of a key in a comment.
 fn values<'a>(file: &'a str, key: &str) -> Vec<&'a str> {
     let lines = file.lines().map(|line| line.trim_start_matches("# "));
     lines.filter_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")).collect()
@@ -39,7 +39,7 @@ fn addresses_and_names_of_the_example_files_fit_each_other() {
     assert_eq!(ports.len(), 5, "three admin listeners and the cloud over HTTP and gRPC: {ports:?}");
 }
 
-/// Starts a program with an example file, which is written into a folder.
+/// Writes an example file into a folder, and starts a program with the file and further flags.
 fn start(program: &str, file: &str, folder: &Path, flags: &[&str]) -> Program {
     let path = folder.join(format!("{program}.toml"));
     std::fs::write(&path, file).expect("the folder can be written");
@@ -74,7 +74,7 @@ async fn three_programs_with_the_example_files_decide_a_sample() {
     .await
     .expect("the broker is there");
     client.wait_for_members(SlotSet::single(slot(0))).await.expect("the device comes up");
-    // Programs cannot be asked whether they have found each other: samples are triggered until one of them is decided.
+    // The programs need some time to find each other, so samples are triggered until one of them is decided.
     let until = Instant::now() + WAIT_LIMIT;
     for sample in (1..).map(SampleId) {
         assert!(Instant::now() < until, "no decision: {:?}", client.account().settled);

@@ -1,4 +1,4 @@
-//! Services that are killed or do not answer: every sample is decided, and the decision names what was missing.
+//! A device or the cloud is killed: every sample is decided, and the decision names the missing device or the missing cloud.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ async fn a_killed_device_is_missing_and_not_waited_for() {
         assert_eq!(decision.presence.get(slot(2)), SlotPresence::Missing);
         assert_eq!(decision.missing, ["cam-2"]);
         assert_eq!(decision.degraded, [Degraded::DeviceMissing]);
-        // The leader has received the device's last will, so the window does not run to its end.
+        // The leader has received the last will of the device, so the window does not run to its end.
         assert!(decision.stages.window_us < u64::from(window_ms) * 1000 / 2, "{:?}", decision.stages);
     }
     group.start_service(Service::Device(slot(2))).await.unwrap();
@@ -46,7 +46,7 @@ async fn without_its_cloud_the_leader_answers_locally_and_names_the_reason_and_a
         sample += 1;
     }
     group.start_service(Service::Cloud).await.unwrap();
-    // The circuit breaker is open for a while; it closes by itself.
+    // The circuit breaker stays open for a while and then closes by itself.
     while client.decide(SampleId(sample)).await.unwrap().exit != Exit::CLOUD {
         assert!(Instant::now() < until, "the cloud is not asked again");
         sample += 1;

@@ -1,4 +1,5 @@
-//! A broker with certificates and access rules by `headwater enroll`: who may do what, and what the commands tell a client that is refused.
+//! A broker with certificates and access rules of `headwater enroll`: the rights of each role, and the messages to a client that is refused.
+//! A tier with trusted keys takes only signed bundles.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +12,7 @@ use headwater_tests::{programs, shipped};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{sleep, timeout};
 
-/// Runs `headwater trigger` with these arguments. Returns the exit code, and what the command printed on standard error.
+/// Runs `headwater trigger` with these flags. Returns the exit code and standard error.
 fn trigger(site: &Site, flags: &[String]) -> (Option<i32>, String) {
     let output = programs::command("headwater")
         .args(["trigger", "--site", SITE, "--group", GROUPS[0], "--broker"])
@@ -22,7 +23,7 @@ fn trigger(site: &Site, flags: &[String]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The flag that names a file of a member's folder: `authority`, `certificate` or `key`.
+/// The flag that names a file in the member's folder `own`. `name` is `authority`, `certificate` or `key`.
 fn flag(own: &Path, name: &str) -> [String; 2] {
     [format!("--tls-{name}-file"), own.join(format!("{name}.pem")).display().to_string()]
 }
@@ -74,7 +75,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
         let config = LinkConfig::new(site.access(GROUPS[0], name), name);
         Link::start(config.subscribe(format!("{prefix}/{filter}"), QoS::AtLeastOnce)).expect("a filter")
     };
-    // The operator may read all topics of the group. The device subscribes to all too, and gets only what it may read.
+    // The operator may read all topics of the group. The device subscribes to all topics too, and gets only those that it may read.
     let (operator, mut heard) = start("operator", "#");
     let (device, mut heard_by_device) = start("cam-1", "#");
     let (leader, _leader) = start("leader", "trigger");
@@ -91,7 +92,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
         (&operator, "policy/operator trigger"),
     ] {
         let expected: Vec<_> = expected.split(' ').collect();
-        // An expected topic comes last: when its message arrives, every message before it that was passed on has arrived.
+        // The message on an expected topic is sent last: when it arrives, all earlier messages that the broker passes on have arrived.
         let last = expected[expected.len() - 1];
         ALL.split(' ').filter(|topic| *topic != last).chain([last]).for_each(|topic| say(link, topic));
         let mut topics = Vec::new();
@@ -108,7 +109,7 @@ async fn a_member_publishes_what_its_role_allows_and_nothing_after_it_was_revoke
     assert_eq!(topics, read.map(|topic| format!("{prefix}/{topic}")).into());
     site.headwater(&["enroll", "revoke", "--group", GROUPS[0], "cam-1"]);
     site.signal(Part::Broker, "HUP");
-    // The broker reads its rules again some time after the signal.
+    // The broker reads its access rules some time after the signal.
     let until_silent = async {
         say(&device, "dev/cam-1/summary");
         while timeout(Duration::from_secs(1), heard.recv()).await.is_ok() {
@@ -160,7 +161,7 @@ async fn a_page_reads_its_groups_and_sees_frames_and_acts_where_it_has_the_right
         Link::start(LinkConfig::new(site.access(GROUPS[0], "cam-0"), "cam-0")).expect("a client");
     let mut heard_by = Vec::new();
     for (name, rights, groups) in pages {
-        // A page belongs to no group: its folder is beside the groups' folders.
+        // A page belongs to no group: the folder of a page is beside the folders of the groups.
         let (page, mut heard) = start("", name);
         let connected = async { while !matches!(heard.recv().await, Some(Incoming::Connected)) {} };
         timeout(WAIT_LIMIT, connected).await.expect("the broker takes a page");
@@ -271,7 +272,7 @@ fn a_tier_with_trusted_keys_takes_signed_bundles_alone() {
             assert_eq!(code, Some(2), "{program}: {said}");
             assert!(said.contains(reason), "{program}: {reason} in {said}");
         }
-        // The file has a line for each name with the release that was used last; a program reads only the line of its own name.
+        // The file has a line for each name with the release that was used last. A program reads only the line of its own name.
         let releases = file("releases");
         std::fs::write(&releases, "s/g/d 2\nhome/demo 2\ncloud 2\n").unwrap();
         let own =

@@ -1,4 +1,4 @@
-//! Two aggregator programs for one group over Mosquitto: the second one waits, and leads once the first one was killed (SIGKILL).
+//! Two aggregator programs for one group over Mosquitto: the second one waits, and leads after the first one was killed with SIGKILL.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use headwater_tests::programs::{Log, service};
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
-/// Starts a second leader of the tests' group, with a journal of its own.
+/// Starts a second aggregator for the group `tests/group`, with a journal of its own.
 fn second_leader(broker: &Endpoint, policy: &Policy, folder: &Path) -> Program {
     let file = folder.join("second-policy.toml");
     std::fs::write(&file, toml::to_string(policy).expect("a policy becomes TOML")).expect("a folder");
@@ -48,7 +48,7 @@ async fn a_second_leader_waits_and_leads_after_sigkill_of_the_first_one() {
     }
     assert_eq!(client.account().contradicted_count(), 0);
 
-    // The first leader restarts with its journal, and waits while the second one leads.
+    // The first aggregator starts again with its journal, and waits while the second one leads.
     group.start(Service::Leader).unwrap();
     for sample in ids(last.0 + 1000, 100) {
         client.decide(sample).await.unwrap();

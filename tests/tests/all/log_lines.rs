@@ -1,4 +1,4 @@
-//! Lines of a service's log when the broker or a device comes and goes.
+//! Lines of an aggregator's log when the broker or a device comes and goes.
 
 use headwater_link::broker::EmbeddedBroker;
 use headwater_tests::other_programs::free_address;

@@ -1,4 +1,4 @@
-//! Tests across the tiers, as one program: to link one program per file would take longer than all tests run.
+//! Tests across the tiers, as one program: linking a program for each file would take longer than running all tests.
 
 mod bad_peers;
 mod batches;

@@ -1,7 +1,7 @@
 //! Modules of every crate import in one direction.
 //!
-//! In the diagram in a crate's `lib.rs`, a module at the crate's root imports only modules to its right or in the lines below. Inside a
-//! folder, modules must not import each other in a circle. A module and the modules in its own folder may use each other.
+//! A module at the root of a crate imports only modules to its right or in the lines below in the diagram of the crate's `lib.rs`. The
+//! modules of a folder must not import each other in a circle. A module and the modules in its own folder may import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,14 +10,14 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Names of the modules on the way from the root of a crate to a module; empty for the root.
+/// Names of the modules on the path from the root of a crate to a module; empty for the root.
 type ModulePath = Vec<String>;
 
 /// The modules of a crate.
 struct Modules {
     /// Text of each module, without tests, comments and strings.
     texts: BTreeMap<ModulePath, String>,
-    /// For each module: names that it exports by `pub use`, with the paths in that statement.
+    /// For each module: the names that it exports by `pub use`, with the paths behind the names.
     passed_on: BTreeMap<ModulePath, BTreeMap<String, Vec<String>>>,
 }
 
@@ -33,7 +33,7 @@ fn crates() -> Vec<PathBuf> {
     folders.filter(|folder| folder.join("src/lib.rs").exists()).collect()
 }
 
-/// Modules in the diagram of a `lib.rs`, in the order in which they are written.
+/// Modules in the diagram of a `lib.rs`, in reading order; empty without a diagram.
 fn diagram(lib: &str) -> Vec<String> {
     let Some((_, after)) = lib.split_once("`module_orders`") else { return Vec::new() };
     let lines = after.split("//! ```").nth(1).expect("a diagram").lines().skip(1);
@@ -54,7 +54,8 @@ impl Modules {
         Self { texts, passed_on }
     }
 
-    /// The module that a path in the module `from` leads to; through `pub use`, the module in which the item is.
+    /// The module with the item of a path in the module `from`, also if the path leads through up to 8 `pub use`; `None` for a path out of the
+    /// crate.
     fn module_of(&self, from: &[String], path: &[String], hops: usize) -> Option<ModulePath> {
         let mut rest = path;
         let mut module = match rest.first()?.as_str() {
@@ -86,7 +87,7 @@ impl Modules {
         }
     }
 
-    /// For each folder and each of its modules: the modules of the same folder that it imports, each with the importing statement.
+    /// For each folder and each module in the folder: the imported modules of the same folder, each with a text that names the import.
     fn imports(&self) -> BTreeMap<ModulePath, BTreeMap<String, BTreeMap<String, String>>> {
         let mut found: BTreeMap<ModulePath, BTreeMap<String, BTreeMap<String, String>>> = BTreeMap::new();
         for (from, text) in &self.texts {
@@ -118,7 +119,7 @@ fn read_folder(folder: &Path, module: &[String], texts: &mut BTreeMap<ModulePath
     }
 }
 
-/// Modules that a file declares only for tests.
+/// Paths of the modules that a file declares only for tests.
 fn test_modules(module: &[String], text: &str) -> Vec<ModulePath> {
     static DECLARATION: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"#\[cfg\(test\)\][ \n]*(?:pub(?:\(crate\))? )?mod ([a-z0-9_]+);").unwrap()
@@ -136,12 +137,12 @@ fn without_tests(text: &str) -> String {
     SILENT.replace_all(code, "").into_owned()
 }
 
-/// Every path in a text that begins with `crate`, `self` or `super`; a group in braces gives one path for each of its items.
+/// Every path in a text that begins with `crate`, `self` or `super`. A group in braces gives one path for each of its items.
 fn paths(text: &str) -> Vec<Vec<String>> {
     static START: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?-u:\b)(?:crate|self|super)::").unwrap());
     let mut found = Vec::new();
     for start in START.find_iter(text) {
-        // `super::super::x` is one path: the second `super` does not begin another.
+        // `super::super::x` is one path: its second `super` does not begin another path.
         if !text[..start.start()].ends_with("::") {
             expand(&[], &text[start.start()..], &mut found);
         }
@@ -149,7 +150,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Appends the paths at the beginning of a text to `found`, each with the prefix `before`. Returns the text after the paths.
+/// Appends the paths at the beginning of a text to `found`, each with the prefix `before`. Returns the rest of the text.
 fn expand<'a>(before: &[String], text: &'a str, found: &mut Vec<Vec<String>>) -> &'a str {
     let text = text.trim_start();
     let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(text.len());
@@ -167,7 +168,7 @@ fn expand<'a>(before: &[String], text: &'a str, found: &mut Vec<Vec<String>>) ->
             return behind;
         }
         let behind = expand(&path, rest, found);
-        // What else an item has, such as `as Name` or `*`, is no path.
+        // The rest of an item, such as `as Name`, is no path.
         let next = behind.find([',', '}']).unwrap_or(behind.len());
         rest = &behind[next..];
         if rest.is_empty() {
@@ -176,7 +177,7 @@ fn expand<'a>(before: &[String], text: &'a str, found: &mut Vec<Vec<String>>) ->
     }
 }
 
-/// Names that a text exports by `pub use`, with their paths.
+/// Names that a text exports by `pub use`, with the paths behind the names.
 fn passed_on(text: &str) -> BTreeMap<String, Vec<String>> {
     static PASSED_ON: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?-u:\b)pub(?:\([a-z ]+\))? use ([^;]+);").unwrap());
@@ -187,7 +188,8 @@ fn passed_on(text: &str) -> BTreeMap<String, Vec<String>> {
     found.into_iter().filter_map(|path| Some((path.last()?.clone(), path))).collect()
 }
 
-/// Removes, again and again, modules that import none of those left. Returns the import statements between the modules that stay.
+/// Removes modules that import no remaining module until no more can be removed. Returns the imports between the remaining modules; empty if
+/// there is no circle.
 fn circle(imports: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<String> {
     let mut left = imports.clone();
     loop {

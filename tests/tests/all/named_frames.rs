@@ -1,9 +1,9 @@
-//! Results name the frames behind them, over a real broker.
+//! Results with details name the frames of their views.
 
 use headwater_inference::exit::argmax;
 use headwater_tests::group::{client_of, decide_all, ids, shipped_group, start};
 
-/// Samples in flight at once.
+/// Number of samples in flight at once.
 const IN_FLIGHT: usize = 8;
 
 #[tokio::test]

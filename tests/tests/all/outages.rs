@@ -1,5 +1,5 @@
-//! Devices that capture by the clock go on while the broker or the leader is away. Every sample of that time is decided later, marked
-//! late, and none is decided twice.
+//! Devices that capture by the clock go on while the broker or the leader is away. Every sample of this time is decided later, as late, and
+//! no sample is decided twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const LATE_SAMPLES: u64 = 20;
 struct OutageGroup {
     folder: tempfile::TempDir,
     broker: Option<Program>,
-    /// Cloud, leader and edges; the devices are kept apart, in `devices`.
+    /// Cloud, leader and edges, without the devices.
     services: InProcessGroup,
     devices: Vec<DeviceHandle>,
 }
@@ -44,13 +44,13 @@ fn half_sure(configuration: Configuration) -> TinyNetwork {
 }
 
 impl OutageGroup {
-    /// Starts cloud, leader and edges. The broker is not started yet.
+    /// Starts cloud, leader and edges, without a broker and devices.
     async fn start(configuration: Configuration) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let broker = loopback(held_port().unwrap());
         let mut settings = group_at(broker, bundle(&half_sure(configuration).bundle()));
         settings.site.journal = Some(folder.path().join("journal.jsonl"));
-        // In an outage windows run to their end, which must come before devices send the samples again as late.
+        // In an outage windows run to their ends, which must come before devices send the samples again as late.
         let policy = settings.policy.get_or_insert_default();
         (policy.window_ms, policy.features_ms, policy.deadline_ms) = (50, 2_000, 5_000);
         settings.slots.clear();
@@ -94,7 +94,7 @@ impl OutageGroup {
         }
     }
 
-    /// Waits until every device has captured `samples` more samples than those that could still be sent in time.
+    /// Waits until every device has captured `samples` samples more than those of the next [`KEEP_MS`], which may still be sent in time.
     async fn wait_for_late_captures(&self, samples: u64) {
         let captured = |device: &DeviceHandle| device.report().counts.captured;
         let before = self.devices.iter().map(captured).max().expect("a device");
@@ -120,7 +120,7 @@ impl OutageGroup {
         self.wait_until("decisions", |journal, _| journal.decided.len() >= before + more).await;
     }
 
-    /// Waits until all spools are empty, stops the devices, waits until all samples have ended, and checks that none is lost.
+    /// Waits until all spools are empty, stops the devices, waits until all samples have ended, and checks that no sample is lost.
     async fn finish(mut self) -> JournalContents {
         self.wait_until("empty spools", |_, reports| reports.iter().all(|report| report.counts.spooled == 0))
             .await;
@@ -134,7 +134,7 @@ impl OutageGroup {
             );
             reports.push(report);
         }
-        // The last samples were sent in time, so they are decided like any other.
+        // The last samples were sent in time, so all captured samples must end.
         let captured = reports.iter().map(|report| report.counts.captured).max().expect("a device");
         self.wait_until("the last decisions", |journal, _| {
             (journal.decided.len() + journal.dropped.len()) as u64 >= captured
@@ -145,7 +145,7 @@ impl OutageGroup {
         let closed: BTreeSet<u64> =
             journal.decided.keys().chain(journal.dropped.keys()).map(|sample| sample.0).collect();
         let (first, last) = (closed.first().expect("some"), closed.last().expect("some"));
-        // Every id between the first and the last is in the journal, unless each device missed the capture.
+        // Every id between the first and the last one is in the journal, unless all devices missed the capture.
         let gaps = last - first + 1 - closed.len() as u64;
         let missed = reports.iter().map(|report| report.counts.captures_missed).max().expect("a device");
         assert!(gaps <= missed, "{gaps} gaps between {first} and {last}, {missed} captures missed");
@@ -157,10 +157,9 @@ fn late_count(journal: &JournalContents) -> u64 {
     journal.decided.values().filter(|decision| decision.degraded.contains(&Degraded::Late)).count() as u64
 }
 
-/// The broker is killed twice, each time for longer than a broken connection stays unnoticed.
+/// The broker is away twice: when the devices start, and after a kill.
 async fn check_outage_of_the_broker(configuration: Configuration) {
     let mut group = OutageGroup::start(configuration).await;
-    // The devices start while there is no broker.
     group.start_devices().await;
     group.wait_for_spools(10).await;
     group.start_broker();
@@ -189,7 +188,7 @@ async fn late_samples_go_through_an_edge() {
     check_outage_of_the_broker(Configuration::E).await;
 }
 
-/// The leader is killed, and restarts after devices have begun to send samples as late.
+/// The leader is killed, and starts again after samples have become late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_sample_is_lost_while_the_leader_is_away() {
     let mut group = OutageGroup::start(Configuration::C).await;

@@ -1,4 +1,4 @@
-//! A distributed network gives the same answers as the network in one piece: for every shipped sample and exit.
+//! A distributed network gives the same answers as the network in one piece, for every shipped sample and at every exit.
 
 use headwater_group::start::InProcessSettings;
 use headwater_inference::engine::PackedOrTract;
@@ -11,10 +11,10 @@ use headwater_tests::group::{
 use headwater_tests::other_programs::mosquitto;
 use headwater_tests::shipped;
 
-/// Tolerance of confidences: for another batch size an engine may add floats in another order. Classes must be equal.
+/// Tolerance of confidences, since an engine may add floats in another order at another batch size. Classes must be equal.
 const CONFIDENCE_TOLERANCE: f32 = 1e-4;
 
-/// Samples in flight at once, so that the cloud decides them in batches.
+/// Number of samples in flight at once, so that the cloud decides them in batches.
 const IN_FLIGHT: usize = 16;
 
 struct Expected {

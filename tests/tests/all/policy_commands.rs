@@ -1,5 +1,5 @@
-//! Commands that change the policy of a running group: they are accepted or refused, written to the policy file and the audit file, and
-//! passed on to a device that decides by itself.
+//! Commands that change the policy of a running group. The leader accepts or refuses a command, writes an accepted one to the policy file
+//! and the audit file, and passes it on to a device that decides by itself.
 
 use std::path::Path;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn start_aggregator(folder: &Path, broker: &Endpoint, bundle: &Path, flags: &[&s
     Log::new(folder, "aggregator").start(command.args(flags))
 }
 
-/// Waits until a log contains a text twice.
+/// Waits until a log has a text twice.
 async fn twice(log: &Log, part: &str) {
     let found = async {
         while log.text().matches(part).count() < 2 {
@@ -158,7 +158,7 @@ async fn a_device_that_decides_gets_its_exit_from_the_leader_also_after_a_restar
     let answer = operator.ask(&changes(strict, json!({"device.threshold": 1.0}))).await.expect("an answer");
     let generous = answer.policy;
     assert_eq!((answer.verdict, answer.without), (Verdict::Accepted, vec![]), "the device has it");
-    // The sample has a view, so the tiny network decides it at the device under this policy.
+    // The device sees the sample, so it decides the sample by itself under this policy.
     let decided = client.decide(SampleId(1001)).await.expect("a decision");
     assert_eq!((decided.policy, decided.exit), (generous, Exit::DEVICE));
 
@@ -193,7 +193,7 @@ async fn the_command_line_changes_a_running_group_and_says_why_it_cannot() {
         start_aggregator(folder.path(), &broker, &bundle, &["--policy", &file.display().to_string()]);
     twice(&log, "leading").await;
     let (code, said) = send(&["window_ms=40", "local.rule=margin", "--json"]);
-    // The JSON comes first in the output; lines of stderr about long waits may follow.
+    // The JSON comes first in the text, and lines of standard error may follow.
     let answer = serde_json::Deserializer::from_str(&said).into_iter::<Value>().next();
     let answer = answer.expect(&said).expect(&said);
     assert_eq!((code, &answer["verdict"], &answer["pinned"]), (Some(0), &json!("accepted"), &json!(true)));

@@ -1,4 +1,4 @@
-//! Files that services read again at SIGHUP: policies, and the list of a group's devices.
+//! Settings that services read again at SIGHUP: policies, and the list of a group's devices.
 
 use std::path::Path;
 
@@ -13,17 +13,17 @@ use headwater_tests::programs::{Log, device, service};
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
-/// Policy text with waits that a busy machine does not reach.
+/// Policy with waits that do not end early on a busy machine.
 const PATIENT: &str = "window_ms = 20000\nfeatures_ms = 20000\ndeadline_ms = 60000\n";
 
-/// Ids of samples, from 1000 on, that the camera of slot 0 sees.
+/// Ids of samples, from 1000 on, that the device in slot 0 sees.
 fn seen_samples() -> impl Iterator<Item = SampleId> {
     let frames = shipped::frames();
     let seen = move |id: &u64| shipped::views(&frames, (*id % frames.len() as u64) as usize)[0].is_some();
     (1000..).filter(seen).map(SampleId)
 }
 
-/// A group `tests/group` with one device. The programs keep their files in `folder`.
+/// The group `tests/group` with one device. Policy and logs are files in `folder`.
 struct Site<'a> {
     folder: &'a Path,
     broker: Endpoint,
@@ -31,7 +31,6 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Starts the leader; its log is a file.
     fn start_aggregator(&self, flags: &[&str]) -> Program {
         let mut command = service("headwater-aggregator", &self.broker, self.bundle);
         self.log("headwater-aggregator").start(command.args(flags))
@@ -45,7 +44,7 @@ impl Site<'_> {
         Log::new(self.folder, program)
     }
 
-    /// Writes the policy file. Returns the id of the policy that results from it.
+    /// Writes the policy file, and returns the id of its policy.
     fn write_policy(&self, text: &str) -> PolicyId {
         let file = self.folder.join("policy.toml");
         std::fs::write(&file, text).expect("the folder can be written");
@@ -98,7 +97,7 @@ async fn a_device_that_decides_takes_a_changed_policy() {
     std::fs::write(&bundle, network(Configuration::B).bundle()).expect("the folder can be written");
     let broker = embedded_broker();
     let site = Site { folder: folder.path(), broker: broker.clone(), bundle: &bundle };
-    // Both services read the same policy file; each uses the values that it needs.
+    // Only the device gets the policy file; the aggregator has none.
     let strict = site.write_policy(&format!("{PATIENT}[device]\nthreshold = 0.0\n"));
     let file = folder.path().join("policy.toml").display().to_string();
     let aggregator = site.start_aggregator(&[]);

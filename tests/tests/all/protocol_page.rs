@@ -1,4 +1,4 @@
-//! `docs/protocol.md` names every word and field of the messages, and its examples are valid messages.
+//! `docs/protocol.md` names every topic, field and word of the messages, and its examples are valid messages.
 
 use headwater_protocol::{
     BatchEntry, BatchedAnswer, Birth, Degraded, Dropped, EdgeStatus, LeaveReason, Limits, ResultMessage,
@@ -41,7 +41,7 @@ fn variants(body: &str) -> Vec<String> {
     names.map(|line| snake_case(&ident(line))).collect()
 }
 
-/// JSON names of a struct's fields; a flattened field has no name of its own.
+/// JSON names of a struct's fields, without flattened fields, which have no name in JSON.
 fn fields(body: &str) -> Vec<String> {
     let mut is_flattened = false;
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! Brokers that refuse: a device logs each reason and tries again; a command says that a password is wrong.
+//! Brokers that refuse a client: a device logs each reason and tries again; a command says that its password is wrong.
 
 use headwater_link::{Incoming, Link, LinkConfig, QoS};
 use headwater_tests::group::WAIT_LIMIT;

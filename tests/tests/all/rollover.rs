@@ -1,4 +1,4 @@
-//! A group changes its network one device at a time, live over broker and HTTP. No sample is lost or decided twice. Each decision is
+//! A group changes its network one device at a time, live over a broker and HTTP. No sample is lost or decided twice. Each decision is
 //! the answer of the network that the decision names, from the slots that were present.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,18 +18,18 @@ use headwater_tests::group::{
 use headwater_tests::shipped;
 use headwater_tests::waits::Waits;
 
-/// Samples that are decided between the switches of two devices.
+/// Number of samples that are decided between the switches of two devices.
 const SAMPLES: u64 = 20;
 
 /// A network with six slots. Networks of different seeds differ in weights and in the shape of their maps.
 fn seeded(configuration: Configuration, seed: u64) -> TinyNetwork {
     let mut network = TinyNetwork { seed, filters: 3 + seed as u32, ..network(configuration) };
-    // While devices have different networks every window runs to its end, so this one is only as long as a busy machine needs.
+    // While devices have different networks, every window runs to its end, so the window is only as long as a busy machine needs.
     network.policy.window_ms = 4_000;
     network
 }
 
-/// Class and confidence that the network in one piece gives for a decision's sample and present slots.
+/// Class and confidence of the network in one piece for the sample and the present slots of a decision, at the exit of the decision.
 fn expected(whole: &mut Whole, decision: &Decision) -> (u16, f32) {
     let frames = shipped::frames();
     let views = shipped::views(&frames, (decision.sample.0 % frames.len() as u64) as usize);
@@ -51,7 +51,7 @@ async fn switch_device(group: &mut InProcessGroup, slot: Slot) {
     group.wait_until_ready(WAIT_LIMIT).await.unwrap();
 }
 
-/// Restarts edges, leader and cloud with only the next network.
+/// Restarts edges, leader and cloud with the next network alone.
 async fn keep_only_next(group: &mut InProcessGroup) {
     group.settings.networks = Arc::clone(group.settings.networks.next().expect("a next network")).into();
     group.settings.policy = None;
@@ -98,7 +98,7 @@ async fn check(configuration: Configuration) {
                 6 | 7 => assert_eq!(decision.network, next.network_id(), "{what}"),
                 _ => {}
             }
-            // The devices whose network is not the decision's are missing, and no others.
+            // Only the devices that have another network than the decision are missing.
             let others = match (round, decision.network == next.network_id()) {
                 (0 | 7, _) => 0,
                 (_, true) => 6 - u32::from(round),

@@ -1,6 +1,6 @@
-//! The schemas in `docs/schemas/` are those of the Rust types, and the messages of running groups fit the schemas.
+//! The files in `docs/schemas/` are the schemas of the Rust types, and the messages of running groups fit these schemas.
 //!
-//! With `HEADWATER_WRITE_EXAMPLES=1` the test writes the schemas instead.
+//! With `HEADWATER_WRITE_EXAMPLES=1` the test writes the files before it compares them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -93,14 +93,14 @@ fn a_result_that_does_not_fit_is_named() {
     check_mistake(|result| _ = result.as_object_mut().map(|fields| fields.remove("policy")), "policy");
 }
 
-/// Receives every JSON message of the tests' group, and sorts the messages by the name of their schema.
+/// A client that receives the JSON messages of the group `tests/group`, and sorts them by the name of their schema.
 struct Listener {
     incoming: tokio::sync::mpsc::Receiver<Incoming>,
     found: BTreeMap<&'static str, Vec<Value>>,
     _link: Link,
 }
 
-/// Name of the schema for a topic's messages; `None` for binary messages.
+/// Name of the schema for the JSON messages of a topic; `None` for a topic without a schema in these tests.
 fn schema_of(topic: &str) -> Option<&'static str> {
     let levels: Vec<_> = topic.split('/').skip(4).collect();
     match levels[..] {
@@ -116,7 +116,7 @@ fn schema_of(topic: &str) -> Option<&'static str> {
 }
 
 impl Listener {
-    /// Starts a listener, and waits until the broker has accepted its subscription.
+    /// Starts a listener, and waits until it is connected.
     async fn start(broker: headwater_link::Endpoint) -> Self {
         let names = site(broker.clone());
         let filter = format!("headwater/v1/{}/{}/#", names.site, names.group);
@@ -159,7 +159,7 @@ async fn the_messages_of_a_running_group_fit_their_schemas_and_name_a_device_tha
     decide_all(&mut client, &ids(1, 4), 2).await;
     group.kill(Service::Device(slot(2))).await;
     group.wait_until_ready(WAIT_LIMIT).await.unwrap();
-    // A trigger in JSON, as a user's program may send it.
+    // A user's program may send a trigger in JSON, such as this one.
     let topic = client.topics.name(&headwater_protocol::Topic::Trigger);
     client.publish(&topic, &br#"{"sample": 5}"#[..]).await.unwrap();
     let decision = client

@@ -1,4 +1,5 @@
-//! The three programs under a service manager (`sd_notify`): ready, watchdog, stopping. Also the health check of a container.
+//! Messages of the three services to a service manager (`sd_notify`): ready, watchdog and stopping. The health check of a container, and the
+//! addresses of an admin port.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
@@ -14,10 +15,10 @@ use headwater_tests::programs::{command, device, service};
 use headwater_tests::shipped;
 use headwater_transport::held_port;
 
-/// Time without a watchdog message after which the manager would end a program.
+/// Time without a watchdog message after which a service manager would end a program.
 const WATCHDOG: Duration = Duration::from_secs(1);
 
-/// The service manager's socket for the messages of one program.
+/// The socket of a service manager for the messages of one program.
 struct Manager {
     socket: UnixDatagram,
 }
@@ -39,7 +40,7 @@ impl Manager {
         }
     }
 
-    /// Waits for a message that contains this line.
+    /// Waits for a message that has this line, and returns the message.
     #[track_caller]
     fn until(&self, line: &str) -> String {
         let begin = Instant::now();
@@ -54,13 +55,12 @@ impl Manager {
         panic!("expected {line}, found {seen:?}");
     }
 
-    /// Discards the messages that have already come.
+    /// Discards the messages that have already arrived.
     fn drain(&self) {
         while self.next(Duration::from_millis(1)).is_some() {}
     }
 }
 
-/// A program, the address of its admin port, and its broker.
 struct Watched {
     name: &'static str,
     broker: Endpoint,
@@ -74,7 +74,7 @@ impl Watched {
         command
     }
 
-    /// Runs `--check-live`. Returns whether it succeeded, and its standard error.
+    /// Runs the program with `--check-live`. Returns true for exit code 0, and standard error.
     fn check_live(&self) -> (bool, String) {
         let output = self.command().arg("--check-live").stderr(Stdio::piped()).output().expect("it starts");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -89,7 +89,6 @@ impl Watched {
 
 const PROGRAMS: [&str; 3] = ["headwater-cloud", "headwater-aggregator", "headwater-device"];
 
-/// The command of the program with this name.
 fn of_name(name: &str, broker: &Endpoint) -> Command {
     let bundle = shipped::bundle_path();
     match name {

@@ -1,4 +1,4 @@
-//! Topic aliases at a real Mosquitto: the bytes that aliases save, the limit of their number, and a restart of Mosquitto.
+//! Topic aliases with Mosquitto: the bytes that aliases save, the limit on the number of aliases, and a restart of Mosquitto.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,16 +10,17 @@ use headwater_tests::other_programs::{free_address, mosquitto_of};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Longest wait; only a failing test waits this long.
+/// Longest wait for an event. Only a failing test waits this long.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Size of a message with a payload of 1 byte at `QoS` 0, without its topic: fixed header 2, topic length 2, properties 1, payload 1.
+/// Bytes of a message with a payload of 1 byte at `QoS` 0, without the topic: fixed header 2, topic length 2, length of properties 1,
+/// payload 1.
 const MESSAGE: u64 = 6;
 
 /// Bytes that an alias adds to the properties.
 const ALIAS: u64 = 3;
 
-/// Starts Mosquitto with this limit for aliases; `None`: Mosquitto's default of 10.
+/// Starts Mosquitto with this limit on the number of aliases; `None` for the default of Mosquitto, which is 10.
 fn broker(folder: &Path, address: &Endpoint, max_alias: Option<u16>) -> Program {
     let max = max_alias.map(|max| format!("max_topic_alias {max}\n")).unwrap_or_default();
     mosquitto_of(&format!("allow_anonymous true\nset_tcp_nodelay true\n{max}"), folder, address)
@@ -31,7 +32,7 @@ struct Client {
 }
 
 impl Client {
-    /// A connected client that has one retained message and receives what it publishes.
+    /// A connected client that has one retained message and receives the messages that it publishes on `view/+`.
     async fn new(address: &Endpoint) -> Self {
         let mut config = LinkConfig::new(address.clone(), "alias").subscribe("view/+", QoS::AtMostOnce);
         config.retained.push(RetainedMessage::new("kept/status", "up"));
@@ -47,12 +48,12 @@ impl Client {
 
     async fn until_connected(&mut self) {
         while self.next().await != Incoming::Connected {}
-        // This message is sent after the retained one: once the broker has acknowledged it, all bytes of the start have been written.
+        // The retained message is sent before this one, so all bytes of the start have been written once the broker acknowledges this message.
         let mut taken = self.link.publish_acknowledged("other/x", "x", false).expect("connected");
         timeout(MAX_WAIT, taken.wait()).await.expect("in time");
     }
 
-    /// Publishes one byte, waits until the message comes back, and returns the number of bytes that were written.
+    /// Publishes one byte, waits until the message comes back, and returns the number of bytes that the link has written.
     async fn bytes_of(&mut self, topic: &str) -> u64 {
         let before = self.link.wire().sent;
         self.link.publish(topic, "x", QoS::AtMostOnce, false).expect("connected");
@@ -79,7 +80,7 @@ async fn a_topic_costs_its_name_once_on_a_connection() {
         assert_eq!(client.bytes_of(topic).await, MESSAGE + ALIAS + name, "{topic} for the first time");
         assert_eq!(client.bytes_of(topic).await, MESSAGE + ALIAS, "{topic} again");
     }
-    // Mosquitto allows ten aliases. `other/x` has the first one, and the topics above have two: seven of the 20 topics get one.
+    // Mosquitto allows ten aliases. `other/x` and the two topics above have three of them, so seven of these 20 topics get an alias.
     let mut with_names = 0;
     for topic in (0..20).map(|number| format!("view/{number:02}")) {
         client.bytes_of(&topic).await;
@@ -121,7 +122,7 @@ async fn a_restarted_broker_learns_the_aliases_anew() {
         client.bytes_of(topic).await;
         assert_eq!(client.bytes_of(topic).await, MESSAGE + ALIAS);
     }
-    // Messages at `QoS` 1 that are sent by alias; the broker may end before it has answered all of them.
+    // These messages at `QoS` 1 are sent by alias. The broker may end before it has acknowledged all of them.
     for _ in 0..100 {
         client.link.publish("view/b", "before", QoS::AtLeastOnce, false).expect("room for the message");
     }
@@ -129,14 +130,14 @@ async fn a_restarted_broker_learns_the_aliases_anew() {
     while !matches!(client.next().await, Incoming::Disconnected { .. }) {}
     let _second = broker(folder.path(), &address, None);
     client.until_connected().await;
-    // The order of the topics is reversed: an alias of the earlier connection would now name the other topic.
+    // The topics come in the reverse order, so an alias of the earlier connection would now stand for the other topic.
     for topic in ["view/b", "view/a"] {
         let name = topic.len() as u64;
         let before = client.link.wire().sent;
         client.link.publish(topic, "after", QoS::AtMostOnce, false).expect("connected");
         loop {
             let (found, payload) = client.message().await;
-            // A message from before the restart may come again, but only on its own topic.
+            // A message from before the restart may come again, but only on the topic `view/b`.
             assert_eq!(found, if payload == "before" { "view/b" } else { topic });
             if payload == "after" {
                 break;

@@ -9,7 +9,7 @@ use headwater_tests::programs::command;
 use headwater_tests::waits::Waits;
 use serde_json::Value;
 
-/// Runs the command on another thread, so that the group in this process goes on.
+/// Runs the command on another thread, so that the group in this process runs on.
 async fn trigger(broker: &Endpoint, group: &str, arguments: &'static [&'static str]) -> Output {
     let (broker, group) = (broker.to_string(), group.to_owned());
     let run = move || {
@@ -66,7 +66,7 @@ async fn triggers_continue_from_the_newest_sample_and_results_are_printed() {
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && stderr.contains("the list has times of its own"), "{stderr}");
 
-    // A sample that is older than the newest is settled, so the command reports a sample without a decision.
+    // A sample that is older than the newest sample is settled, so the command reports that the sample has no result.
     let old = trigger(&broker, "group", &["--id", "100", "--watch", "--timeout-s", "5"]).await;
     assert_eq!(old.status.code(), Some(1), "{}", String::from_utf8_lossy(&old.stdout));
     let far = trigger(&broker, "group", &["--id", "9000000000", "--watch"]).await;

@@ -1,4 +1,4 @@
-//! `headwater up`: a site from one file, its check, its end, and the files of the separate programs.
+//! `headwater up`: a site from one file, the check of the file, the end of the site, and the settings files of the separate programs.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,7 @@ impl SiteFolder {
         path
     }
 
-    /// A site of the shipped network, whose six cameras play the shipped frames.
+    /// Writes the site file of a site with the shipped network, whose six cameras play the shipped frames.
     fn shipped(&self, keys: &str) -> PathBuf {
         let frames = shipped::frames_path().canonicalize().expect("the shipped frames");
         let camera = |slot| format!("cam-{slot} = \"{}\"\n", frames.display());
@@ -45,7 +45,7 @@ impl SiteFolder {
         self.write("site.toml", text)
     }
 
-    /// A site of a network with one device, whose camera is `source`.
+    /// Writes the site file of a network with one device, whose camera is `source`.
     fn single(&self, source: &str, more: &str) -> PathBuf {
         let bundle = self.write("single.hwb", TinyNetwork::of(Configuration::B).bundle());
         let text = format!(
@@ -55,7 +55,8 @@ impl SiteFolder {
         self.write("site.toml", text)
     }
 
-    /// A site of one camera, whose three slots are regions of it. Its command writes a line to `starts` whenever it starts.
+    /// Writes the site file of one camera, whose three regions are the three slots. The command of the camera writes a line to the file `starts`
+    /// at each start.
     fn regions(&self) -> PathBuf {
         let bundle = self.write("regions.hwb", TinyNetwork::of(Configuration::C).bundle());
         self.write("frames", [ppm(1), ppm(2)].concat());
@@ -72,7 +73,7 @@ impl SiteFolder {
         command("headwater").arg("up").arg(file).args(flags).output().expect("headwater starts")
     }
 
-    /// Runs a site until so many results have come, and ends it by a signal. Returns the results, the account, and standard error.
+    /// Runs a site until `results` results have come, and ends the site by a signal. Returns all results, the account, and standard error.
     fn run_until(&self, file: &Path, results: usize, signal: &str) -> (Vec<Value>, Value, String) {
         let log = self.path("stderr");
         let mut up = command("headwater");
@@ -94,7 +95,7 @@ impl SiteFolder {
     }
 }
 
-/// A program that is killed when a test fails.
+/// A running program; killed when dropped.
 struct Running(Child);
 
 impl Running {
@@ -110,7 +111,7 @@ impl Drop for Running {
     }
 }
 
-/// SIGHUP, or SIGTERM where these tests run under `nohup`, which their programs outlive too.
+/// `HUP`, or `TERM` if this process ignores SIGHUP (under `nohup`), since the programs that it starts then ignore SIGHUP too.
 fn end_of_terminal() -> &'static str {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -150,7 +151,7 @@ fn six_cameras_decide_until_the_end_in_order_and_the_period_may_change_where_not
     };
     let first = sample(&results);
 
-    // Ids of a longer period are lower: they begin anew, since nobody knows the earlier ones.
+    // Ids of a longer period are lower. The ids begin anew, since every earlier sample is settled and the broker is the site's own.
     let (results, _, log) = folder.run_until(&folder.shipped("every_ms = 200"), 2, end_of_terminal());
     assert!(
         log.contains("a clock of 200 ms from now on, before by a clock of 100 ms: ids begin anew"),

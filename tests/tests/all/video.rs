@@ -1,4 +1,4 @@
-//! The recipe of `docs/sources.md`: ffmpeg pipes a video into `headwater-device`, and every frame is decided.
+//! ffmpeg pipes a video into `headwater-device`, as in `docs/sources.md`, and every frame is decided.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -88,7 +88,7 @@ async fn every_frame_of_a_video_is_decided() {
     let mut decided: Vec<_> = client.account().decisions().map(|decision| decision.sample.0).collect();
     decided.sort_unstable();
     assert_eq!(decided.len(), FRAMES, "each frame has one decision");
-    // An id is the whole clock in milliseconds, although a message's header has only the low 32 bits.
+    // An id is the clock in milliseconds with all its bits, although the header of a message has only the low 32 bits.
     let ms = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64;
     assert!(ms(started) <= decided[0] && decided[FRAMES - 1] <= ms(SystemTime::now()) + 1000, "{decided:?}");
     assert!(client.account().decisions().all(|decision| decision.degraded.is_empty()));

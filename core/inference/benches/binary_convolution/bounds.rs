@@ -16,12 +16,12 @@ pub(super) const NAMES: [&str; 2] = [
     "exclusive or, count of bits, addition in registers, three instructions for 512 products",
 ];
 
-/// Whether the path counts the bits of many words at once.
+/// True when the path counts the bits of many words at once.
 pub(super) fn is_wide() -> bool {
     CodePath::best().name() == "avx512"
 }
 
-/// Highest rate that the path's kernel can reach, in 10^9 products a second; `None` if this bench does not measure the path's
+/// Highest rate that the code path can reach, in 10^9 products a second; `None` if this bench does not measure the path's
 /// instructions.
 pub(super) fn of_path() -> Option<f64> {
     if is_wide() { popcounts() } else { lookups() }

@@ -29,7 +29,6 @@ const ROUND: Duration = Duration::from_millis(15);
 const CONV: Window = Window { kernel: 3, stride: 1, pad: 1 };
 const NO_POOL: Window = Window { kernel: 1, stride: 1, pad: 0 };
 
-/// Pseudorandom bytes.
 fn noise(count: usize) -> impl Iterator<Item = u8> {
     (0..count as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
 }

@@ -6,8 +6,8 @@
 //! | mean (AP) | `sum over present / number present`, summed in the order of the sources | the same, of ±1 values |
 //! | concatenation (CC) | `[sources * classes]`, absent sources 0, then `sources` values of 0 or 1 | `[sources * f]` planes, absent sources 0, then `sources` constant planes of 0 or 1 |
 //!
-//! Each row of scores or maps comes from one source: a device slot or an edge. Maximum and mean of no present source are an error;
-//! the caller then answers from the class prior. Nothing here allocates.
+//! Each row of scores or maps comes from one source: a device slot or an edge. Maximum and mean are an error if no source is
+//! present. Nothing here allocates.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use headwater_kernels::{packed_len, unpack_signs};
 use headwater_protocol::SourceSet;
 use thiserror::Error;
 
-/// Inputs that cannot be aggregated.
+/// Scores or maps that cannot be joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AggregateError {
     /// No source is present.
@@ -47,7 +47,7 @@ pub enum AggregateError {
 /// - `out`: `[n]`
 ///
 /// # Errors
-/// [`AggregateError::NoView`] for an empty set, [`AggregateError::Length`] when `rows` is no multiple of `out`.
+/// [`AggregateError::NoView`] when no row is present; [`AggregateError::Length`] when `rows` is not one or more times as long as `out`.
 pub fn max(rows: &[f32], present: SourceSet, out: &mut [f32]) -> Result<(), AggregateError> {
     fold(rows, present, out, f32::max)
 }

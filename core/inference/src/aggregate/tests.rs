@@ -4,7 +4,6 @@ use super::*;
 use headwater_kernels::{pack_signs, packed_len};
 use proptest::prelude::*;
 
-/// Rows of equal length, from values and a number of slots.
 fn rows(values: &[f32], slots: usize) -> Vec<&[f32]> {
     values.chunks_exact(values.len() / slots).collect()
 }

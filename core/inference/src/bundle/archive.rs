@@ -3,7 +3,7 @@
 //! ```text
 //! | header 512 B | bytes | zeros to 512 B | header | bytes | zeros | ... | 1024 zeros |
 //! ```
-//! A header holds name and size; its other fields are constant. The reader writes each header anew and compares.
+//! A header holds name, size and checksum; the other fields are constant. The reader writes each header anew and compares.
 
 use std::ops::Range;
 
@@ -17,8 +17,9 @@ const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 const NAME_FIELD: Range<usize> = 0..100;
 const SIZE_FIELD: Range<usize> = 124..136;
 
-/// Largest number of members: each section three times (ONNX, packed, contexts), the JSON files, and the weights as trained.
-const MAX_MEMBERS: usize = 3 * (Slot::MAX + 3) + 6;
+/// Largest number of members that are read: three (ONNX, packed, contexts) for each section (a device and an edge for each slot, and three
+/// of the tiers above), five JSON files and the weights.
+const MAX_MEMBERS: usize = 3 * (2 * Slot::MAX + 3) + 6;
 
 /// A member: its name and the position of its bytes in the file.
 #[derive(Clone, Debug)]
@@ -28,28 +29,26 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Whether the member is the ONNX of a section, stored or deflated.
+    /// True for the ONNX of `section`, stored or deflated.
     pub(super) fn is_onnx_of(&self, section: &str) -> bool {
         matches!(self.name.strip_prefix(section), Some(".onnx" | ".onnx.deflate"))
     }
 
-    /// Whether the member is the packed form of a section.
     pub(super) fn is_packed_of(&self, section: &str) -> bool {
         self.name.strip_prefix(section) == Some(".packed")
     }
 
-    /// The section of whose map the member is the context table; `None` for another member.
+    /// The section that this context table belongs to; `None` for a member that is no context table.
     pub(super) fn section_of_contexts(&self) -> Option<&str> {
         self.name.strip_suffix(".contexts")
     }
 
-    /// Bytes of the member in its file.
     pub(super) fn bytes_in<'a>(&self, file: &'a [u8]) -> &'a [u8] {
         &file[self.range.clone()]
     }
 }
 
-/// The archive of these members. A name has at most 99 ASCII bytes.
+/// The tar file of these members. Each name has at most 99 ASCII bytes.
 pub(super) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let mut file = Vec::new();
     for (name, bytes) in members {
@@ -61,7 +60,7 @@ pub(super) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) 
     file
 }
 
-/// The members of a file; every byte around them is checked.
+/// Reads the members of a file and checks every byte around them.
 pub(super) fn read(file: &[u8]) -> Result<Vec<Member>, BundleError> {
     let mut members = Vec::new();
     let mut at = 0;

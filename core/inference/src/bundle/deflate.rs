@@ -30,7 +30,7 @@ pub(super) fn deflate(bytes: &[u8]) -> Vec<u8> {
     written.expect("writing to memory does not fail")
 }
 
-/// Inflates a member to at most `limit` bytes.
+/// Inflates a member; an error if it inflates to more than `limit` bytes.
 pub(super) fn inflate(member: &str, stored: &[u8], limit: u64) -> Result<Vec<u8>, BundleError> {
     let mut bytes = Vec::new();
     DeflateDecoder::new(stored)

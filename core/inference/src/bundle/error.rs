@@ -9,10 +9,9 @@ use thiserror::Error;
 use crate::manifest::ManifestError;
 use crate::policy::PolicyError;
 
-/// A bundle that cannot be read or written, or that is refused. [`BundleError::Read`] asks for another path,
-/// [`BundleError::NotInBundle`] for a bundle with more sections, the others for a fresh copy or another export.
+/// A bundle that cannot be read or written, or that is refused.
 ///
-/// Each text holds its cause, so no error has a source: programs that print the chain would say the cause twice.
+/// The text of each error contains the cause, so no error has a `source`: a program that prints the chain would print the cause twice.
 #[derive(Debug, Error)]
 pub enum BundleError {
     /// The file cannot be read.

@@ -1,4 +1,4 @@
-//! `hashes.json`: hashes of the members that `network.json` does not cover.
+//! `hashes.json`: SHA-256 of `network.json`, `policy.json` and `report.json`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
     BundleError, HASHES, MAX_JSON_BYTES, NETWORK, POLICY, REPORT, SIGNATURE, WEIGHTS, check_limit, parse,
 };
 
-/// Members of a bundle whose JSON files have the right hashes. Sections are not checked yet.
+/// Members of a bundle whose `hashes.json` was checked. Hashes of sections and the signature are not checked yet.
 pub(super) struct Verified<'a> {
     pub(super) network: &'a [u8],
     pub(super) policy: &'a [u8],
@@ -27,7 +27,7 @@ pub(super) fn render<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>)
     format!("{{\n{}\n}}\n", lines.join(",\n")).into_bytes()
 }
 
-/// Finds the JSON members and checks them against `hashes.json`.
+/// Finds the members, and checks them against `hashes.json` and the weights against their own hash.
 pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member]) -> Result<Verified<'a>, BundleError> {
     let (signature, rest) = match members.split_last() {
         Some((last, rest)) if last.name == SIGNATURE => (Some(last), rest),
@@ -63,8 +63,8 @@ pub(super) fn verify<'a>(file: &'a [u8], members: &'a [Member]) -> Result<Verifi
     Ok(verified)
 }
 
-/// Refuses a member that does not end with the SHA-256 of its bytes before. That finds damage alone: the weights of training stand outside
-/// the signature, and no tier reads them.
+/// Refuses a member whose last 32 bytes are not the SHA-256 of the bytes before them. This check finds damage but no forgery: no signature
+/// covers the trained weights, and no tier reads them.
 fn check_own_hash(member: &Member, file: &[u8]) -> Result<(), BundleError> {
     let bytes = member.bytes_in(file);
     let (body, hash) = bytes.split_at(bytes.len().saturating_sub(32));
@@ -75,7 +75,6 @@ fn check_own_hash(member: &Member, file: &[u8]) -> Result<(), BundleError> {
     Err(altered(&member.name, &hex(hash), found.to_string()))
 }
 
-/// SHA-256 as 64 hex digits.
 pub(super) fn hex_sha256(bytes: &[u8]) -> String {
     network_id(bytes).to_string()
 }
@@ -105,7 +104,7 @@ fn check(verified: &Verified<'_>, stored: &[u8]) -> Result<(), BundleError> {
     Err(altered(HASHES, &hex_sha256(&rendered), hex_sha256(stored)))
 }
 
-/// Refusal of a member whose bytes have another hash.
+/// Error for a member whose SHA-256 is not the expected one.
 pub(super) fn altered(member: &str, expected: &str, found: String) -> BundleError {
     BundleError::refused(format!("altered {member}"), format!("sha-256 {expected}"), found)
 }

@@ -1,6 +1,7 @@
-//! The bundle: one file with everything that a network needs to run. Every change to the file is detected.
+//! The bundle: one file with everything that a network needs to run. Every change to the file is detected, in
+//! `signature.json` by [`Bundle::check_signature`].
 //!
-//! A plain tar. Members, in this order:
+//! The file is an uncompressed tar archive with these members, in this order:
 //!
 //! | member | contents | covered by |
 //! | --- | --- | --- |
@@ -10,13 +11,13 @@
 //! | `<section>.packed` | after the section's ONNX, for a binary section: the [packed form](headwater_kernels::Section) | `network.json` |
 //! | `<section>.contexts` | after its packed form, for a device that codes its map: the [context table](headwater_map_coder::ContextTable) | `network.json` |
 //! | `report.json` | training run and metrics; optional | `hashes.json` |
-//! | `hashes.json` | SHA-256 of the members that `network.json` does not cover | written anew and compared |
-//! | `training-weights` | the weights as trained, for training to go on from; optional, for no tier | its last 32 bytes: SHA-256 of those before |
-//! | `signature.json` | ed25519 signature of network and policy; optional | itself |
+//! | `hashes.json` | SHA-256 of `network.json`, `policy.json` and `report.json` | written anew and compared |
+//! | `training-weights` | the weights as trained, for further training; optional, read by no tier | its last 32 bytes: SHA-256 of the bytes before |
+//! | `signature.json` | ed25519 signature of network and policy; optional | the signature |
 //!
 //! Hashes are over the bytes as stored. The members determine all other bytes (headers, padding, end, `hashes.json`), and a reader
 //! refuses a file in which these bytes differ. So a truncated or altered bundle is refused before any of it is used. The hashes do not
-//! prove who made the bundle; the signature does, to those who trust its key ([`Bundle::check_signature`]).
+//! prove who made the bundle; a signature by a trusted key does ([`Bundle::check_signature`]).
 //!
 //! A tier may have a bundle with its own sections only: same `network.json`, same network id, fewer members.
 
@@ -54,10 +55,10 @@ pub use writer::BundleWriter;
 /// Largest bundle that is read, in bytes.
 pub const MAX_BUNDLE_BYTES: u64 = 256 << 20;
 
-/// Largest `network.json`, `policy.json`, `report.json` or `hashes.json`, in bytes.
+/// Largest JSON member of a bundle, in bytes.
 pub const MAX_JSON_BYTES: u64 = 16 << 20;
 
-/// Largest number of keys and values in such a file. A key or value may take a hundred times as many bytes in memory as in the file.
+/// Largest number of keys and values in a JSON member. A key or value may take a hundred times as many bytes in memory as in the file.
 pub const MAX_JSON_VALUES: usize = 1 << 18;
 
 const NETWORK: &str = "network.json";
@@ -67,7 +68,7 @@ const HASHES: &str = "hashes.json";
 const SIGNATURE: &str = "signature.json";
 const WEIGHTS: &str = "training-weights";
 
-/// A bundle in memory, verified to the last byte.
+/// A verified bundle in memory.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     bytes: Vec<u8>,
@@ -76,7 +77,7 @@ pub struct Bundle {
     policies: Policies,
     policy_id: PolicyId,
     members: Vec<Member>,
-    /// Context tables by section. A service has many coders with one table.
+    /// Context tables by section; the coders of a service share a table.
     contexts: HashMap<String, Arc<[u8]>>,
     report: Option<serde_json::Value>,
     signature: Option<Signature>,
@@ -89,7 +90,7 @@ pub struct SectionBytes<'a> {
     pub manifest: &'a SectionManifest,
     /// The ONNX file, inflated.
     pub onnx: Cow<'a, [u8]>,
-    /// The packed form, if the section has one.
+    /// The packed form; `None` for a section without one.
     pub packed: Option<&'a [u8]>,
 }
 
@@ -112,8 +113,7 @@ impl Bundle {
     /// Verifies a bundle in memory.
     ///
     /// # Errors
-    /// [`BundleError`] with the member, the expected and the found value, for a bundle that is cut off, altered, over a limit, out of
-    /// order or contradictory.
+    /// [`BundleError`] for a bundle that is cut off, altered, over a limit, out of order or contradictory.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BundleError> {
         check_limit("the bundle", MAX_BUNDLE_BYTES, bytes.len() as u64)?;
         Self::verified(bytes.to_vec())
@@ -162,22 +162,22 @@ impl Bundle {
         self.policy_id
     }
 
-    /// The training report, if there is one.
+    /// The training report; `None` for a bundle without one.
     pub fn report(&self) -> Option<&serde_json::Value> {
         self.report.as_ref()
     }
 
-    /// The key that the bundle's signature names, if there is a signature. The signature is not checked here.
+    /// The key that the bundle's signature names; `None` for an unsigned bundle. The signature is not checked here.
     pub fn signed_by(&self) -> Option<VerifyingKey> {
         self.signature.as_ref().map(|signature| signature.key)
     }
 
-    /// Release that the bundle's signature states, if there is a signature. The signature is not checked here.
+    /// Release that the bundle's signature states; `None` for an unsigned bundle. The signature is not checked here.
     pub fn release(&self) -> Option<&Release> {
         self.signature.as_ref().map(|signature| &signature.release)
     }
 
-    /// Network, policy and signature, for people.
+    /// A line for people with network, policy and signature.
     pub fn summary(&self) -> String {
         let (network, name) = (self.network_id().short(), &self.manifest().name);
         let signed = match self.signed_by().zip(self.release()) {
@@ -190,16 +190,17 @@ impl Bundle {
     /// Checks that a trusted key signed network and policy, that this site may take them, and that the release is not too old.
     ///
     /// # Errors
-    /// [`SignatureError`]: no signature, one of another key, network or policy, an earlier release, or one for other sites.
+    /// [`SignatureError`] without a signature, or with one by another key, of another network or policy, of an earlier release or for other
+    /// sites.
     pub fn check_signature(&self, trust: &Trust<'_>) -> Result<(), SignatureError> {
         let signature = self.signature.as_ref().ok_or(SignatureError::Missing)?;
         signature.verify(self.stored(NETWORK), self.stored(POLICY), trust)
     }
 
-    /// The weights as trained, if the bundle has them: a file of which this crate knows that it ends with its SHA-256.
+    /// The weights as trained, which end with their SHA-256; `None` for a bundle without them.
     ///
     /// # Errors
-    /// [`BundleError::Refused`] for weights in a signed bundle: they may be anybody's.
+    /// [`BundleError::Refused`] for weights in a signed bundle, whose signature does not cover them.
     pub fn training_weights(&self) -> Result<Option<&[u8]>, BundleError> {
         let weights = self.stored_weights();
         if weights.is_none() || self.signature.is_none() {
@@ -214,10 +215,10 @@ impl Bundle {
         weights.map(|member| member.bytes_in(&self.bytes))
     }
 
-    /// The same bundle with the weights as trained, a file that ends with its SHA-256. No signature covers them.
+    /// The same bundle with the weights as trained. A signature does not cover weights.
     ///
     /// # Errors
-    /// [`BundleError::Refused`] for another file, or when the bundle gets too large.
+    /// [`BundleError::Refused`] for weights that do not end with the SHA-256 of the bytes before, or when the bundle gets too large.
     pub fn with_training_weights(&self, weights: &[u8]) -> Result<Vec<u8>, BundleError> {
         let others = self.members.iter().filter(|member| member.name != WEIGHTS);
         let mut members: Vec<(&str, &[u8])> =
@@ -229,7 +230,7 @@ impl Bundle {
         Ok(bytes)
     }
 
-    /// The same bundle with a signature by this key in place of an earlier one.
+    /// The same bundle with a signature by this key, which replaces any earlier signature.
     pub fn signed(&self, key: &SigningKey, release: Release) -> Vec<u8> {
         let signature = key.sign(self.stored(NETWORK), self.stored(POLICY), release).render();
         let members = self.members.iter().filter(|member| member.name != SIGNATURE);
@@ -262,17 +263,17 @@ impl Bundle {
         member.map(|member| member.bytes_in(&self.bytes)).unwrap_or_default()
     }
 
-    /// Bytes of the whole file.
+    /// Number of bytes of the whole file.
     pub fn stored_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes of a section's ONNX as stored; `None` for a section that is not in this bundle.
+    /// Number of bytes of a section's ONNX as stored; `None` for a section that is not in this bundle.
     pub fn stored_section_bytes(&self, name: &str) -> Option<usize> {
         self.stored_section(name).ok().map(|(_, onnx)| onnx.range.len())
     }
 
-    /// Bytes of a section's packed form; `None` for a section without one or not in this bundle.
+    /// Number of bytes of a section's packed form; `None` for a section without one or not in this bundle.
     pub fn packed_section_bytes(&self, name: &str) -> Option<usize> {
         self.packed_section(name).map(<[u8]>::len)
     }
@@ -405,7 +406,7 @@ fn check_hash(bytes: &[u8], member: &Member, expected: &str) -> Result<(), Bundl
 }
 
 fn parse_manifest(stored: &[u8]) -> Result<NetworkManifest, BundleError> {
-    /// The version is read first: a newer file must be refused for its version, not for an unknown key.
+    /// The version is read first, because a newer file must be refused for its version, not for an unknown key.
     #[derive(serde::Deserialize)]
     struct Version {
         format: u32,
@@ -441,7 +442,8 @@ fn parse<'a, T: serde::Deserialize<'a>>(member: &'static str, stored: &'a [u8]) 
     serde_json::from_slice(stored).map_err(|reason| BundleError::Json { member, reason })
 }
 
-/// Counts keys and values by the characters before them. Such characters inside strings count too, so the count may be too high.
+/// Refuses JSON with more than [`MAX_JSON_VALUES`] keys and values, counted by the characters before them. Such characters in strings
+/// count too.
 fn check_values(member: &'static str, stored: &[u8]) -> Result<(), BundleError> {
     let found = stored.iter().filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':')).count();
     if found > MAX_JSON_VALUES {

@@ -82,7 +82,7 @@ impl<T> PerNetwork<T> {
         PerNetwork { current: &self.current, next: self.next.as_ref() }
     }
 
-    /// The values that `of` makes of each network's value.
+    /// Applies `of` to the value of each network.
     pub fn map<U>(self, mut of: impl FnMut(Generation, T) -> U) -> PerNetwork<U> {
         let current = of(Generation::Current, self.current);
         PerNetwork { current, next: self.next.map(|next| of(Generation::Next, next)) }
@@ -118,7 +118,7 @@ impl<T> IndexMut<Generation> for PerNetwork<T> {
     }
 }
 
-/// Bundles that were opened, by file: the groups of a process share them.
+/// Opened bundles by path, which the groups of a process share.
 #[derive(Debug, Default)]
 pub struct OpenedBundles(HashMap<PathBuf, Arc<Bundle>>);
 
@@ -134,10 +134,11 @@ impl OpenedBundles {
 }
 
 impl Networks {
-    /// Opens the bundle of the current network, and the next network's if settings name one. With `trust` each needs a trusted signature.
+    /// Opens the bundle of the current network, and the bundle of the next network if there is one. With `trust`, each bundle must have a
+    /// signature that passes [`Bundle::check_signature`].
     ///
     /// # Errors
-    /// Every bundle that cannot be used, with its key in the settings.
+    /// A text for each bundle that cannot be used; it begins with the bundle's key in the settings.
     pub fn open(
         bundle: &Path,
         next_bundle: Option<&Path>,
@@ -146,7 +147,7 @@ impl Networks {
         Self::open_among(&mut OpenedBundles::default(), (bundle, next_bundle), trust)
     }
 
-    /// As [`Networks::open`] for one of many groups: a file that was opened for an earlier group is not opened again.
+    /// As [`Networks::open`], for one of several groups: a file that was opened for an earlier group is not opened again.
     ///
     /// # Errors
     /// As [`Networks::open`].
@@ -193,7 +194,8 @@ impl Networks {
         &self.0
     }
 
-    /// Largest packets that a member of the group publishes: its leader, whose results have `details` or not, or a device or edge.
+    /// Sizes of the largest packets that the group's leader (if `is_leader`), or a device or edge, publishes under any of the networks. With
+    /// `has_details`, the leader's results have details.
     pub fn packet_sizes(&self, is_leader: bool, has_details: bool) -> PacketSizes {
         let sizes = self.0.iter().map(|(_, bundle)| {
             let manifest = bundle.manifest();
@@ -207,7 +209,7 @@ impl Networks {
         sizes.fold(PacketSizes::default(), PacketSizes::max)
     }
 
-    /// Each network with its name, policy and signature, for people.
+    /// A line for people with each network, its policy and its signature.
     pub fn summary(&self) -> String {
         let summaries: Vec<_> = self.0.iter().map(|(_, bundle)| bundle.summary()).collect();
         summaries.join(", next ")
@@ -218,7 +220,7 @@ impl Networks {
         &self.0.current
     }
 
-    /// Bundle of the network that the group's devices switch to, if there is one.
+    /// Bundle of the network that the group's devices switch to; `None` while there is none.
     pub fn next(&self) -> Option<&Arc<Bundle>> {
         self.0.next.as_ref()
     }
@@ -236,15 +238,16 @@ pub enum NetworksError {
     /// Both bundles have the same network.
     #[error("expected the bundle of another network, found that of the current one, {id}", id = .0.short())]
     Same(NetworkId),
-    /// Both networks have the same session. A request carries only the session, so a device of the wrong network could answer it.
+    /// Both networks have the same [`Session::of_network`]. A request names its network by this hash alone, so a device with the other
+    /// network could answer the request.
     #[error(
         "expected a network with another session, found {next} beside {current}: requests name both {session}; train it once more",
         current = .ids[0].short(), next = .ids[1].short()
     )]
     SameSession {
-        /// Session of both networks.
+        /// The hash of both networks.
         session: Session,
-        /// Current and next.
+        /// Ids of the current and the next network.
         ids: [NetworkId; 2],
     },
 }

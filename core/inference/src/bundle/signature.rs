@@ -35,14 +35,13 @@ pub struct Release {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Signature {
-    /// The key that verifies the signature.
     pub(super) key: VerifyingKey,
     pub(super) release: Release,
     /// The signature as 128 hex digits.
     signature: String,
 }
 
-/// Why a bundle is not trusted.
+/// A bundle that is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SignatureError {
     /// The bundle has no signature.
@@ -94,7 +93,7 @@ impl SigningKey {
         Ok(Self(pair))
     }
 
-    /// The key that verifies what this one signs.
+    /// The public key that verifies signatures by this key.
     pub fn verifying_key(&self) -> VerifyingKey {
         let mut key = [0; 32];
         // ed25519 keys have 32 bytes.
@@ -109,7 +108,7 @@ impl SigningKey {
 }
 
 impl Signature {
-    /// Checks the signature against the bytes of `network.json` and `policy.json`, then its release and sites.
+    /// Checks that the key is trusted, then the signature over `network.json` and `policy.json`, the sites and the release.
     pub(super) fn verify(
         &self,
         network: &[u8],

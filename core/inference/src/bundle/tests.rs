@@ -1,4 +1,4 @@
-//! Valid bundles, and every way in which a bundle is refused.
+//! Bundles that are valid, and bundles that are refused.
 
 use headwater_protocol::{Exit, SiteId, Slot};
 use proptest::prelude::*;
@@ -364,7 +364,6 @@ proptest! {
     }
 }
 
-/// A new signing key.
 fn signing_key() -> SigningKey {
     let document = ring::signature::Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).unwrap();
     SigningKey::from_pkcs8(document.as_ref()).unwrap()

@@ -45,7 +45,7 @@ impl BundleWriter {
         self
     }
 
-    /// Adds the table of contexts with which a device's feature map is coded.
+    /// Adds the context table with which a device section's map is coded.
     #[must_use]
     pub fn contexts(mut self, name: impl Into<String>, contexts: impl Into<Vec<u8>>) -> Self {
         self.contexts.push((name.into(), contexts.into()));
@@ -62,7 +62,8 @@ impl BundleWriter {
     /// The bundle's bytes.
     ///
     /// # Errors
-    /// For an invalid manifest or policy, a context table of another length, or sections that are not exactly those of the manifest.
+    /// For an invalid manifest or policy, a context table of another length, a member over its limit, or sections that are not exactly the
+    /// manifest's.
     pub fn finish(mut self) -> Result<Vec<u8>, BundleError> {
         self.manifest.check()?;
         self.policies.check(self.manifest.exits())?;

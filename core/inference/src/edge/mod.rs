@@ -1,7 +1,8 @@
 //! The collector of an edge: it gathers the features of the edge's slots, without sockets, threads or a clock.
 //!
 //! An edge runs in the leader's process or in its own. Either way the edge learns which slots have a view (from the leader, or from the
-//! request on the wire) and receives features, in any order. It answers each sample once: when all features came, or time is over.
+//! request on the wire) and receives features, in any order. The edge answers each sample once: when all
+//! features came, or time is over.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ pub struct CollectorConfig {
     pub packed_bytes: usize,
     /// Time from the request until the edge answers with the features that came, ms.
     pub features_ms: u32,
-    /// Largest number of open samples; beyond it the one with the lowest id is answered with the features that came.
+    /// Largest number of open samples; beyond it the open sample with the lowest id is answered with the features that came.
     pub max_open_samples: usize,
 }
 
@@ -82,14 +83,13 @@ pub struct EdgeJob {
     pub slots: SlotSet,
     /// Maps, `[slots of this edge, packed_bytes]`; the section ignores the maps of absent slots.
     pub features: Vec<u8>,
-    /// Whether the features of each slot of this edge came, `[slots of this edge]`.
+    /// True for each slot whose features came, `[slots of this edge]`.
     pub presence: Vec<bool>,
 }
 
 /// Collects the features of the slots of one edge.
 pub struct Collector {
     config: CollectorConfig,
-    /// Slots of this edge.
     slots: SlotSet,
     open: BTreeMap<SampleId, CollectingSample>,
     answered: VecDeque<SampleId>,
@@ -107,7 +107,7 @@ struct CollectingSample {
 }
 
 impl Collector {
-    /// Sets the time from a request until the answer, for samples that are requested from now on, ms.
+    /// Sets [`CollectorConfig::features_ms`] for samples that are requested from now on.
     pub fn set_features_ms(&mut self, features_ms: u32) {
         self.config.features_ms = features_ms;
     }
@@ -118,7 +118,7 @@ impl Collector {
         Self { config, slots, open: BTreeMap::new(), answered: VecDeque::new(), timers: Timers::default() }
     }
 
-    /// When [`EdgeEvent::Tick`] is needed next; `None` if no tick is needed. The time may be too early, never too late.
+    /// Time at which [`EdgeEvent::Tick`] is needed next; `None` if no tick is needed. The time may be too early, never too late.
     pub fn next_timer(&self) -> Option<Micros> {
         self.timers.earliest()
     }

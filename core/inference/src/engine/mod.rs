@@ -28,14 +28,14 @@ pub use tract::TractEngine;
 
 /// Largest difference between a float of a batched run and of the same sample alone: absolute up to 1, relative above.
 ///
-/// An engine may choose another matrix kernel for another batch size, and kernels add in different orders. A sum of some thousand `f32`
-/// terms keeps about six digits in any order. `TractEngine` and `PackedEngine` give equal floats in every batch.
+/// An engine may add the products of a matrix multiplication in another order for another batch size. A sum of some thousand `f32` terms
+/// keeps about six digits in any order. `TractEngine` and `PackedEngine` give equal floats in every batch.
 pub const BATCHED_TOLERANCE: f32 = 1e-5;
 
-/// ONNX Runtime from the named library, or from the first library that is found.
+/// ONNX Runtime from the library `named`; with `None`, from the first default path with a library that loads.
 ///
 /// # Errors
-/// The reason why ONNX Runtime does not load.
+/// A text that says why ONNX Runtime does not load.
 #[cfg(feature = "ort")]
 pub fn onnx_runtime(named: Option<&Path>) -> Result<Arc<dyn Engine>, String> {
     let engine = OrtEngine::load_library(named);
@@ -63,8 +63,8 @@ pub trait Engine: Send + Sync {
     fn load(&self, section: &SectionBytes<'_>) -> Result<Box<dyn Section>, EngineError>;
 }
 
-/// Loads each section as the tiers do: packed where the section has that form, else in tract. Another engine may round a score in the middle
-/// of two levels to the other level.
+/// Loads each section as the tiers do by default: packed where the section has that form, else in tract. Another engine may round a score
+/// in the middle of two levels to the other level.
 #[cfg(feature = "tract")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PackedOrTract;
@@ -95,7 +95,7 @@ pub trait Section: Send {
     /// [`EngineError::Input`] when `input` has another length or kind; [`EngineError::Run`] when the engine fails.
     fn run(&mut self, batch: usize, input: Input<'_>, outputs: &mut Outputs) -> Result<(), EngineError>;
 
-    /// Whether a run of one sample takes less time than handing the sample to another thread.
+    /// True when a run of one sample takes less time than handing the sample to another thread.
     fn is_brief(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Offsets of the devices' clocks, and which devices are ahead of their group.
+//! Offsets of the devices' clocks, and the devices whose clocks are ahead of their group.
 //!
 //! A message tells when its sample was captured (the sample's id times the period) and the sample's age at sending. Their sum is the
 //! time of sending by the device's clock:
@@ -7,8 +7,8 @@
 //! time of sending - leader's wall clock at arrival = offset of the device's clock - time on the way
 //! ```
 //!
-//! The median of a slot's last differences counts, because a device that captures late names the next sample. A time on the way looks
-//! like a clock that is behind, so a device is left out only if no delay within the window explains its lead:
+//! The offset of a slot is the median of its last differences, because a device that captures late sends the id of the next sample. A time
+//! on the way looks like a clock that is behind, so a device is left out only if no delay within the window explains its lead:
 //!
 //! | the device's offset | offsets of the others | left out |
 //! | --- | --- | --- |
@@ -16,7 +16,8 @@
 //! | further ahead | all from 10 ms behind to 5 ms ahead | yes |
 //! | any other | any other | if the device leads the median by more than the window and a quarter of the period |
 //!
-//! The median includes the leader's clock; with an even count the lower middle value counts. A device without others is never left out.
+//! The median is over the devices that are up and the leader's clock; of an even number, the lower of the two middle values counts. A
+//! device is never left out while no other device was measured.
 
 use headwater_protocol::{Slot, SlotSet};
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 /// Number of differences remembered for each slot.
 const MESSAGES: usize = 8;
 
-/// Smallest limit, ms; it holds for periods below 40 ms, because timers of a busy machine are late by some milliseconds.
+/// Smallest limit in place of a quarter of the period, ms, because timers of a busy machine are late by some milliseconds.
 const LEAST_LIMIT_MS: i64 = 10;
 
 /// Offsets, ms, that a device has if its link is fast and its clock agrees with the leader's.
@@ -51,7 +52,7 @@ struct Differences {
 pub struct ClockOff {
     /// Milliseconds by which the device's clock is ahead; negative if the clock is behind or the device's link is slow.
     pub ahead_ms: i64,
-    /// Largest distance that is allowed, ms: a quarter of the period.
+    /// Largest distance that is allowed, ms: a quarter of the period, at least 10.
     pub max_ms: i64,
 }
 
@@ -60,7 +61,7 @@ pub struct ClockOff {
 pub(super) struct Allowed {
     /// A quarter of the period, at least [`LEAST_LIMIT_MS`].
     quarter_ms: i64,
-    /// Largest time on the way with which an answer is in time: the window.
+    /// Largest time on the way of an answer that is in time, ms: the window.
     way_ms: i64,
 }
 
@@ -70,7 +71,6 @@ impl Allowed {
         Self { quarter_ms, way_ms: window_ms.into() }
     }
 
-    /// A quarter of the period and the time on the way.
     fn both_ms(self) -> i64 {
         self.quarter_ms.saturating_add(self.way_ms)
     }
@@ -81,12 +81,12 @@ impl ClockOffsets {
         Self { by_slot: [Differences::default(); Slot::MAX], wall_ahead_ms: 0 }
     }
 
-    /// Takes the leader's clocks at an event.
+    /// Sets the leader's clocks at an event.
     pub(super) fn set_now(&mut self, wall_ms: u64, since_start_ms: u64) {
         self.wall_ahead_ms = difference(wall_ms, since_start_ms);
     }
 
-    /// Takes the difference of a message that was sent at `sent_ms` by its device's clock.
+    /// Adds the difference of a message that was sent at `sent_ms` by the clock of its device.
     pub(super) fn measure(&mut self, slot: Slot, sent_ms: u64, since_start_ms: u64) {
         let Differences { ms, count } = &mut self.by_slot[slot.index()];
         ms[(*count % MESSAGES as u64) as usize] = difference(sent_ms, since_start_ms);
@@ -102,13 +102,13 @@ impl ClockOffsets {
         Some(middle.saturating_sub(self.wall_ahead_ms))
     }
 
-    /// How far the device of a message in time is ahead of its group; `None` if it is not ahead. `up` are the slots that are up.
+    /// Lead of the device of a message in time over its group; `None` if the device is not ahead. `up` are the slots that are up.
     pub(super) fn ahead(&self, slot: Slot, allowed: Allowed, up: SlotSet) -> Option<ClockOff> {
         self.ahead_by(slot, self.offset_ms(slot)?, allowed, up)
     }
 
-    /// How far ahead the device of a late message is, whose sample is `least_ms` ahead of the leader's clock. `None` if the message is
-    /// believed: the lead is at most a quarter of the period, or the device's offset explains it and the device is not ahead of its group.
+    /// Lead of the device of a late message whose sample is `least_ms` ahead of the leader's clock. `None` if the message is believed:
+    /// `least_ms` is at most a quarter of the period, or the device's offset explains it and the device is not ahead of its group.
     pub(super) fn names_future(
         &self,
         slot: Slot,
@@ -198,7 +198,7 @@ mod tests {
         Allowed::new(100, 50)
     }
 
-    /// Offsets of the clocks of slots 0, 1 and so on, each with the time on the way, ms.
+    /// Clock offset and time on the way of the slots 0, 1 and so on, ms.
     fn measured(offsets_ms: &[(i64, i64)]) -> ClockOffsets {
         let mut offsets = ClockOffsets::new();
         offsets.set_now(WALL_MS, START_MS);
@@ -217,7 +217,6 @@ mod tests {
         Slot::first(count).collect()
     }
 
-    /// Checks which slots are left out.
     #[track_caller]
     fn check(offsets_ms: &[(i64, i64)], expected: &[u8]) {
         let offsets = measured(offsets_ms);

@@ -29,7 +29,8 @@ const NAMED_FOR: Micros = Micros::from_ms(30_000);
 /// Number of notices in a row that name a changed range: notices are not acknowledged, so a device may miss one.
 const NAMED_TIMES: usize = 3;
 
-/// Number of notices from one complete notice to the next. The others name only ranges that changed since the third notice before them.
+/// Number of notices from one complete notice to the next. A notice that is not complete names only ranges that changed since the third
+/// notice before it.
 const COMPLETE_EVERY: u32 = 10;
 
 /// Closed samples, and the account of all of them.
@@ -45,7 +46,7 @@ pub(super) struct ClosedSamples {
     ranges: IdRanges,
     /// The leader has forgotten which samples up to this id are closed; `None` if no range was forgotten.
     floor: Option<SampleId>,
-    /// Samples of late messages that no published notice has named, lowest first.
+    /// Closed samples of late messages that no published notice has named, lowest first.
     pub(super) late: BTreeSet<SampleId>,
     /// Dropped samples that are not among the ranges: implausible or below the floor. Oldest first.
     refused: VecDeque<SampleId>,
@@ -65,14 +66,14 @@ pub(super) struct Revisable {
 /// Times of the latest published notices.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct PublishedNotices {
-    /// The latest [`NAMED_TIMES`], oldest first.
+    /// Times of the latest [`NAMED_TIMES`] notices, oldest first.
     times: VecDeque<Micros>,
     /// Number of notices since the latest complete notice, which counts too; 0 before the first notice.
     since_complete: u32,
 }
 
 impl PublishedNotices {
-    /// A notice at `now` names the ranges that changed at this time or later.
+    /// Earliest time of change of the ranges that a notice at `now` names.
     fn names_since(&self, now: Micros) -> Micros {
         let longest = Micros(now.0.saturating_sub(NAMED_FOR.0));
         let is_complete = self.since_complete == 0 || self.since_complete == COMPLETE_EVERY;
@@ -90,23 +91,23 @@ impl PublishedNotices {
 }
 
 impl ClosedSamples {
-    /// Whether the sample was open or awaited, and is decided or dropped.
+    /// True when the sample was open or awaited, and is decided or dropped.
     pub(super) fn has_ended(&self, sample: SampleId) -> bool {
         self.ranges.contains(sample)
     }
 
-    /// Whether the sample is known to be decided or dropped. A refused id counts, though devices with right clocks may still come to it.
+    /// True when the sample is known to be decided or dropped. A refused id counts, though devices with right clocks may still come to it.
     pub(super) fn contains(&self, sample: SampleId) -> bool {
         self.ranges.contains(sample) || self.refused.contains(&sample)
     }
 
-    /// Whether the leader has forgotten what became of the sample; to be asked of samples that are not known to be closed.
+    /// True when the sample is at or below the floor. Call this only for a sample that is not known to be closed.
     pub(super) fn is_too_old(&self, sample: SampleId) -> bool {
         self.floor.is_some_and(|floor| sample <= floor)
     }
 
     pub(super) fn decided(&mut self, sample: SampleId, now: Micros) {
-        // A damaged journal may have restored any count.
+        // The sum saturates, because a damaged journal may have restored any count.
         self.settled.decided = self.settled.decided.saturating_add(1);
         self.remember(sample, sample, now);
     }
@@ -153,7 +154,6 @@ impl ClosedSamples {
         *self = Self { settled, ..Self::default() };
     }
 
-    /// The journal's entry of the closed samples.
     pub(super) fn entry(&self) -> Entry {
         Entry::ClosedRanges { floor: self.floor, ranges: self.ranges.iter().collect() }
     }
@@ -169,7 +169,7 @@ impl ClosedSamples {
         late.iter().for_each(|sample| _ = self.late.remove(sample));
     }
 
-    /// Makes the next notice complete: the broker may have lost the retained one.
+    /// Makes the next notice complete: the broker may have lost the retained notice.
     pub(super) fn begin_notices(&mut self) {
         self.published = PublishedNotices::default();
     }

@@ -1,14 +1,14 @@
-//! Which devices the leader waits for.
+//! The devices that the leader waits for.
 
 use headwater_protocol::{Slot, SlotSet};
 use serde::{Deserialize, Serialize};
 
 use super::Micros;
 
-/// Windows that a device may miss in a row before the leader stops waiting for it.
+/// Number of windows missed in a row after which the leader stops waiting for a device.
 pub(super) const MAX_MISSED_WINDOWS: u8 = 3;
 
-/// Which slots are up, and how many windows in a row each missed.
+/// The slots that are up, and the number of windows in a row that each slot has missed.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Devices {
     pub(super) up: SlotSet,
@@ -33,8 +33,7 @@ impl Devices {
         self.up.iter().filter(|slot| self.missed_windows[slot.index()] < MAX_MISSED_WINDOWS).collect()
     }
 
-    /// Since when a slot that is up has answered no window: the end of the first of the latest three windows. `None` for a slot that
-    /// answered one of these windows, or is not up.
+    /// End of the first of the latest three windows, for a slot that is up and answered none of the three; `None` for any other slot.
     pub(super) fn unanswered_since(&self, slot: Slot) -> Option<Micros> {
         let is_up = self.up.contains(slot);
         let missed = self.missed_windows.get(slot.index()).filter(|_| is_up)?;

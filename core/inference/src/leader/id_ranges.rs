@@ -47,7 +47,6 @@ impl IdRanges {
         self.ranges.insert(first, Range { last, changed: now });
     }
 
-    /// Number of ranges.
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }

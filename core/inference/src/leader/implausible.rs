@@ -1,4 +1,4 @@
-//! Why an id is not plausible, in a sentence.
+//! A sentence that says why an id is not plausible.
 
 use std::fmt;
 
@@ -8,17 +8,16 @@ use super::clock_offsets::ClockOff;
 
 pub(super) const DAY_MS: u64 = 86_400_000;
 
-/// Advice for ids of another numbering.
 const NEW_NUMBERING: &str =
     "begin a new numbering (`headwater-aggregator --new-numbering GROUP`, or `headwater up --new-numbering`)";
 
-/// Why the id of a sample was refused. The text names what was found and what was expected.
+/// A sample whose id was refused, with the limit that the id exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Implausible {
     /// The refused id.
     pub sample: SampleId,
     pub(super) limit: Limit,
-    /// Whether the id stays implausible, so that the sample is dropped.
+    /// True when the id stays implausible, so that the sample is dropped.
     pub(super) is_final: bool,
 }
 

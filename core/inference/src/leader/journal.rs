@@ -28,9 +28,9 @@ pub enum Entry {
         /// Reason of the drop.
         reason: Dropped,
     },
-    /// The account so far. The lines before this one may be cut off.
+    /// The account so far. The lines before this one may be removed.
     Settled(Settled),
-    /// Closed samples that [`Entry::Settled`] counts. Samples between the ranges were never opened and may still come late.
+    /// Closed samples that [`Entry::Settled`] counts. Samples between the ranges are not closed and may still come late.
     ClosedRanges {
         /// Nothing is known of the samples up to this id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,14 +55,14 @@ pub struct Recovered {
     pub floor: Option<SampleId>,
     /// Ranges of closed samples, first and last ids, in any order.
     pub closed: Vec<(SampleId, SampleId)>,
-    /// Dropped samples that were refused: implausible or too old. Their ids say nothing about other samples.
+    /// Dropped samples that were refused: implausible or too old. A refused id does not raise the highest settled id.
     pub refused: Vec<SampleId>,
 }
 
 impl Entry {
     /// Appends the entry as one line.
     pub fn write_line(&self, out: &mut Vec<u8>) {
-        // Names, numbers and lists always become JSON; a Vec takes every write.
+        // Serialisation does not fail: names, numbers and lists always become JSON, and a `Vec` takes every write.
         if serde_json::to_writer(&mut *out, self).is_ok() {
             out.push(b'\n');
         }
@@ -109,7 +109,7 @@ pub fn replay(entries: impl IntoIterator<Item = Entry>) -> Recovered {
                 let count = recovered.settled.dropped.entry(reason).or_default();
                 *count = count.saturating_add(1);
                 match reason {
-                    // The line after its decision, which is published no more.
+                    // This line follows the sample's decision, which is not published again.
                     Dropped::ResultRefused => {
                         decided.remove(&sample);
                         recovered.settled.decided = recovered.settled.decided.saturating_sub(1);
@@ -150,7 +150,6 @@ impl Recovered {
     }
 }
 
-/// The ranges without the samples that are open.
 fn without(ranges: &[(SampleId, SampleId)], open: &BTreeSet<SampleId>) -> Vec<(SampleId, SampleId)> {
     let mut left = Vec::with_capacity(ranges.len());
     for &(first, last) in ranges.iter().filter(|(first, last)| first <= last) {

@@ -1,6 +1,6 @@
 //! The decision state machine of a group's leader, without sockets, threads or a clock.
 //!
-//! Events and `now` go in, actions come out. Stages of a sample:
+//! Events and `now` go in, actions come out. The stages of a sample are:
 //!
 //! ```text
 //! first message
@@ -135,7 +135,7 @@ pub struct LeaderConfig {
     pub packed_bytes: usize,
     /// Bytes of a map for the cloud: a device's, or an edge's if the network has edges.
     pub cloud_map_bytes: usize,
-    /// Largest number of open samples; beyond it the oldest is shed.
+    /// Largest number of open samples; beyond it the sample with the lowest id is dropped.
     pub max_open_samples: usize,
 }
 
@@ -228,7 +228,7 @@ pub enum Event<'a> {
         sample: SampleId,
         /// Time from capture to sending, ms; without meaning for a sample that was given up.
         age_ms: u16,
-        /// Whether the message comes from the spool, after the sample's time.
+        /// True when the message comes from the spool, after the sample's time.
         late: bool,
         /// The answer.
         answer: DeviceAnswer<'a>,
@@ -241,7 +241,7 @@ pub enum Event<'a> {
         slot: Slot,
         /// The sample.
         sample: SampleId,
-        /// Whether the message comes from the spool, after the sample's time.
+        /// True when the message comes from the spool, after the sample's time.
         late: bool,
         /// Packed map, [`LeaderConfig::packed_bytes`] long.
         bits: &'a [u8],
@@ -304,14 +304,14 @@ pub enum Event<'a> {
     Connected,
     /// The connection to the broker was lost.
     Disconnected,
-    /// Nothing came but time passed: waits whose time is over end.
+    /// Nothing came but time passed: every wait whose time is over ends.
     Tick,
 }
 
 /// An action that the leader asks for; actions are carried out in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Journal the group's numbering; `None` begins a new one, and earlier ids mean nothing any more.
+    /// Journal the group's numbering; `None` begins a new numbering, and earlier ids mean nothing any more.
     Numbering(Option<Numbering>),
     /// Journal that the sample was triggered.
     Await(SampleId),
@@ -343,7 +343,7 @@ pub enum Action {
         sample: SampleId,
         /// Maps, `[sources, cloud_map_bytes]`, zero for absent sources; sources are the slots, or the edges if the network has edges.
         features: Vec<u8>,
-        /// Whether the map of each source is there, `[sources]`.
+        /// True for each source whose map is there, `[sources]`.
         presence: Vec<bool>,
         /// Milliseconds left until the deadline; at least 1.
         deadline_ms: u32,

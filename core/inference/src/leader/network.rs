@@ -25,7 +25,7 @@ impl Network {
         Self { config, exits, logits, spare: Vec::new() }
     }
 
-    /// A sample with buffers of this network's sizes, to be decided under that policy.
+    /// A sample with buffers of this network's sizes, to be decided under `policy`.
     pub(super) fn new_sample(
         &mut self,
         generation: Generation,

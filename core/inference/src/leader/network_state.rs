@@ -16,7 +16,6 @@ pub(super) struct NetworkState {
     /// Policies that were replaced while samples under them were open, or decisions under them could be revised.
     pub(super) earlier_policies: Vec<(Policy, PolicyId)>,
     pub(super) devices: Devices,
-    /// Edges that are up.
     pub(super) edges_up: EdgeSet,
 }
 

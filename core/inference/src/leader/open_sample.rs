@@ -11,7 +11,6 @@ use crate::cascade::ExitAnswer;
 use crate::exit::{ExitInput, argmax};
 use crate::policy::ExitPolicy;
 
-/// State of one open sample.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct OpenSample {
     pub(super) buffers: Buffers,
@@ -29,11 +28,11 @@ pub(super) struct OpenSample {
     pub(super) due: Micros,
     /// Time at which the sample must be decided.
     pub(super) deadline: Micros,
-    /// Whether the sample was past its deadline when it was opened.
+    /// True when the sample was opened by a late message, or after its deadline.
     pub(super) is_past_deadline: bool,
     /// The device whose late message opened the sample; `None` once an answer in time has come.
     pub(super) spooled_by: Option<Slot>,
-    /// Whether a device sent a late message. The device waits until a notice names this sample.
+    /// True when a device sent a late message. The device waits until a notice names this sample.
     pub(super) is_awaited_late: bool,
     /// Slots that saw the sample and gave it up.
     pub(super) given_up: SlotSet,
@@ -52,7 +51,7 @@ pub(super) struct OpenSample {
     pub(super) best: Option<ExitAnswer>,
     /// Every exit that was applied, shallowest first.
     pub(super) exits: Vec<AppliedExit>,
-    /// Answers of which the result says capture time and frame, without the names of their devices.
+    /// Views that the result lists. The names of their devices are filled in when the sample is decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) views: Vec<SlotView>,
     /// Class probabilities at the deepest exit so far; empty unless the result has views.
@@ -86,13 +85,12 @@ pub(super) struct DeviceClasses {
 }
 
 impl DeviceClasses {
-    /// Takes the scores of a slot of the network.
     fn put(&mut self, slot: Slot, scores: &[f32]) {
         self.classes[slot.index()] = argmax(scores);
         self.known.insert(slot);
     }
 
-    /// Whether the classes fit a network with that many slots.
+    /// True when the classes fit a network with that many slots.
     pub(super) fn fits(&self, slots: usize) -> bool {
         self.classes.len() == slots && self.known.is_subset(SlotSet::first(slots))
     }
@@ -104,7 +102,7 @@ impl DeviceClasses {
     }
 }
 
-/// Stage of an open sample: each variant says what the sample waits for.
+/// Stage of an open sample, by the messages that the sample waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Stage {
@@ -132,7 +130,7 @@ impl OpenSample {
         Self { buffers, generation, presence: Presence::missing(config.slots), ..Self::default() }
     }
 
-    /// Whether buffers, slots and edges fit the network.
+    /// True when buffers, slots and edges fit the network.
     pub(super) fn fits(&self, config: &LeaderConfig) -> bool {
         let sizes = |Self { buffers, presence, .. }: &Self| {
             let Buffers { scores, maps, map_body_bytes, edge_scores, .. } = buffers;
@@ -180,8 +178,8 @@ impl OpenSample {
         if self.views.is_empty() { Vec::new() } else { policy.probabilities(logits) }
     }
 
-    /// Notes an exit that was applied, with its class probabilities if they are wanted; `threshold_confidence` is `None` if every sample
-    /// leaves there, or the threshold is not known.
+    /// Notes an exit that was applied. `scores` are its class probabilities, empty unless the result has views; `threshold_confidence` is
+    /// `None` if every sample leaves there, or the threshold is not known.
     pub(super) fn note_exit(
         &mut self,
         answer: ExitAnswer,
@@ -193,7 +191,7 @@ impl OpenSample {
         self.exits.push(AppliedExit { exit, confidence: assessment.confidence, threshold_confidence });
     }
 
-    /// Whether only late messages are known of the sample.
+    /// True when a late message opened the sample and no answer in time has come.
     pub(super) fn is_from_spool(&self) -> bool {
         self.spooled_by.is_some()
     }
@@ -204,24 +202,21 @@ impl OpenSample {
         now.since(self.captured).max(1)
     }
 
-    /// Whether a device answered the sample or sent features; a report of giving the sample up does not count.
+    /// True when a device answered the sample or sent features; a report of giving the sample up does not count.
     pub(super) fn has_device_answer(&self) -> bool {
         !(self.presence.answered() | self.delivered).is_empty() || self.stage != Stage::Window
     }
 
-    /// Takes the scores of a slot.
     pub(super) fn put_scores(&mut self, slot: Slot, scores: &[f32]) {
         self.buffers.scores[slot.index() * scores.len()..][..scores.len()].copy_from_slice(scores);
         self.buffers.device_classes.put(slot, scores);
     }
 
-    /// Takes the map of a slot.
     pub(super) fn put_slot_map(&mut self, slot: Slot, map: &[u8]) {
         self.put_map(slot.index(), map);
         self.delivered.insert(slot);
     }
 
-    /// Takes the map of an edge.
     pub(super) fn put_edge_map(&mut self, edge: EdgeIndex, map: &[u8]) {
         self.put_map(edge.index(), map);
         self.edges.insert(edge);
@@ -252,7 +247,7 @@ impl OpenSample {
         }
     }
 
-    /// Whether the leader waits for features of the slot.
+    /// True when the leader waits for features of the slot.
     pub(super) fn owes(&self, slot: Slot) -> bool {
         self.stage == Stage::Features && self.owing_slots.contains(slot)
     }

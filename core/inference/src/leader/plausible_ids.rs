@@ -1,6 +1,6 @@
-//! Which ids of new samples are plausible.
+//! Plausibility of the ids of new samples.
 //!
-//! The newest id decides what devices free and what counts as too late. One faulty device or trigger must not move it.
+//! The newest id decides which answers devices free and which samples are too late, so one faulty device or trigger must not move it.
 //!
 //! | numbering | a trigger | a device |
 //! | --- | --- | --- |
@@ -9,7 +9,7 @@
 //! | not told yet | as by trigger | up to 1,000 after the newest believed id |
 //!
 //! The leader may have missed triggers before the first trigger of a connection. Until that trigger a device may name any id that a second
-//! device confirms by a different id near it. The only device that is up confirms itself by its next id.
+//! device confirms by a different id near it. If only one device is up, its next id confirms the id.
 
 use headwater_protocol::{JudgedTrigger, Numbering, SampleId, Slot, SlotSet, Trigger, TriggeredIds, is_near};
 use serde::{Deserialize, Serialize};
@@ -31,11 +31,11 @@ const MAX_WALL_BEHIND_MS: u64 = 315_576_000_000;
 /// Knowledge of the ids of a group.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct PlausibleIds {
-    /// Numbering of samples by the devices; `None` while no device's birth message has named it.
+    /// Numbering of samples by the devices; `None` until a device's birth message or the journal has named it.
     pub(super) numbering: Option<Numbering>,
     /// Largest difference between a sample's time and the wall clock, ms.
     pub(super) max_clock_difference_ms: u64,
-    /// Ids of triggers, of decisions and of the journal.
+    /// Ids known from triggers, decisions and the journal.
     pub(super) believed: TriggeredIds,
     /// Newest id that each slot named.
     #[serde(with = "super::by_slot")]
@@ -47,7 +47,7 @@ pub(super) struct PlausibleIds {
 pub(super) struct Claim {
     pub(super) slot: Slot,
     pub(super) sample: SampleId,
-    /// Whether the message comes from a spool, after the sample's time.
+    /// True when the message comes from a spool, after the sample's time.
     pub(super) late: bool,
 }
 
@@ -67,7 +67,8 @@ impl PlausibleIds {
         std::mem::replace(newest, sample.max(*newest))
     }
 
-    /// Checks the id that a device names. An implausible id is kept too, so that a second device can confirm it.
+    /// Checks the id that a device names. An implausible id is kept too, so that a second device can confirm it, but not while triggers
+    /// number the samples and no id is believed.
     pub(super) fn check(&mut self, claim: Claim, up: SlotSet, wall_ms: u64) -> Result<(), Implausible> {
         let Claim { slot, sample, late } = claim;
         if let Some(period_ms) = self.period_ms() {
@@ -97,18 +98,18 @@ impl PlausibleIds {
         Err(Implausible { sample, limit: Limit::Ahead(newest), is_final: late && has_trigger })
     }
 
-    /// Whether the sample's trigger has not come yet, in a group that numbers by trigger.
+    /// True when the group numbers by trigger and the sample is above the newest believed id; false while no id is believed.
     pub(super) fn is_before_trigger(&self, sample: SampleId) -> bool {
         self.numbering == Some(Numbering::Trigger)
             && self.believed.newest().is_some_and(|newest| sample > newest)
     }
 
-    /// Whether one of the slots named this sample or a later one.
+    /// True when one of the slots named this sample or a later one.
     pub(super) fn is_named_by(&self, slots: SlotSet, sample: SampleId) -> bool {
         slots.iter().any(|slot| self.by_slot[slot.index()] >= sample)
     }
 
-    /// Judges a trigger; returns the earlier trigger that waited for a second trigger, if this trigger confirms it.
+    /// Judges a trigger. A believed trigger gives `Ok` with the earlier trigger that it confirms, or `Ok(None)` if it confirms none.
     pub(super) fn check_trigger(
         &mut self,
         sample: SampleId,
@@ -158,13 +159,14 @@ impl PlausibleIds {
         }
         let numbering = self.numbering.unwrap_or(Numbering::Source);
         let limit = Limit::Clock { difference_ms, is_behind, max_ms, numbering };
-        // With a smaller difference the id becomes plausible with time.
+        // An id that is ahead by less becomes plausible with time.
         let is_impossible = difference_ms > MAX_LATE_MS;
         let is_final = late && is_impossible && !doubts_wall;
         Err(Implausible { sample, limit, is_final })
     }
 
-    /// Whether the wall clock itself is wrong: it was never set, or is behind a sample that was decided.
+    /// True when the wall clock itself seems wrong: it is before 2020, or so far behind the newest believed id that the difference is more
+    /// than allowed but at most ten years.
     fn doubts_wall(&self, period_ms: u64, wall_ms: u64) -> bool {
         let confirmed_ms = self.believed.newest().map_or(0, |sample| sample.0.saturating_mul(period_ms));
         let behind_ms = confirmed_ms.saturating_sub(wall_ms);

@@ -5,8 +5,8 @@
 //! decision      dress  dress  undecided coat   dress
 //! votes of 5    dress  dress            coat   dress      3 of 4 for dress
 //! ```
-//! The votes of a sample are those up to its id. A gap between two captures begins anew, and so does another network. An undecided sample
-//! and one without a time of capture have no vote.
+//! The votes that count for a sample go up to its id, and back to the first long gap between two captures or change of the network. An
+//! undecided sample, and a sample without a time of capture, have no vote.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,14 @@ use serde::{Deserialize, Serialize};
 /// Smoothing of a group's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Smoothing {
-    /// Most votes that count.
+    /// Largest number of votes that count.
     pub last: usize,
-    /// Time in ms between the captures of two votes after which earlier votes count no more.
+    /// Largest time between the captures of two neighbouring votes, ms. Votes before a longer gap do not count.
     pub reset_ms: u32,
 }
 
-/// Class of most votes, given oldest first, and their share; `None` without votes. Of equally frequent classes the latest wins.
+/// The most frequent class of `votes`, which come oldest first, and its share; `None` without votes. Of equally frequent classes, the class
+/// of the latest vote wins.
 pub(super) fn majority(votes: &[u16]) -> Option<(u16, f32)> {
     let count = |class: u16| votes.iter().filter(|vote| **vote == class).count();
     // `max_by_key` takes the latest of equally frequent classes.
@@ -43,12 +44,12 @@ struct Cast {
 }
 
 impl Votes {
-    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds the vote of a decision, if it has one, and returns the votes that count for its sample, oldest first.
+    /// Adds the vote of a decision, if it has one, and returns the votes that count for its sample, oldest first; empty for a decision
+    /// without a time of capture.
     pub(super) fn with(&mut self, smoothing: Smoothing, decision: &Decision, class: Option<u16>) -> Vec<u16> {
         let Some(captured_ms) = decision.captured_at.map(UtcTime::ms) else { return Vec::new() };
         let (network, sample) = (decision.network, decision.sample);
@@ -65,7 +66,7 @@ impl Votes {
             votes.push(cast.class);
         }
         votes.reverse();
-        // Samples may end in another order than that of their ids, so more votes are kept than count.
+        // Samples may end in another order than their ids, so twice as many votes are kept as may count.
         while self.0.len() > 2 * smoothing.last {
             self.0.pop_first();
         }

@@ -85,7 +85,6 @@ fn answer(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
     aged(index, sample, 0, answer)
 }
 
-/// A device's answer from its spool.
 fn late(index: u8, sample: u64, answer: DeviceAnswer<'_>) -> Event<'_> {
     let (slot, sample) = (slot(index), SampleId(sample));
     Event::DeviceAnswer { slot, sample, age_ms: 60_000, late: true, answer, frame: None }
@@ -101,7 +100,7 @@ impl Group {
         Self::of(config())
     }
 
-    /// A group of that configuration with every device up; its exits are means.
+    /// A group of this configuration with every device up; the exits of the group are means.
     fn of(config: LeaderConfig) -> Self {
         let mean = |exit, sources| {
             let exit =
@@ -122,7 +121,7 @@ impl Group {
         Self::of(LeaderConfig { configuration: Configuration::B, slots: 1, ..config() })
     }
 
-    /// Hands the leader an event under that network; returns the reason if the leader refuses the event, and the actions.
+    /// Hands the leader an event under this network; returns the refusal, `None` if the event is taken, and the actions.
     fn under(&mut self, generation: Generation, event: Event<'_>) -> (Option<Implausible>, Vec<Action>) {
         let mut actions = Vec::new();
         let refusal = self.leader.handle(at(self.now), generation, event, &mut actions);
@@ -220,7 +219,6 @@ fn decision(actions: &[Action]) -> Decision {
     decision.clone()
 }
 
-/// Journal entries of these actions.
 fn entries(actions: &[Action]) -> Vec<Entry> {
     let mut entries = Vec::new();
     for action in actions {

@@ -1,4 +1,4 @@
-//! The times at which open samples are due.
+//! The times at which samples are due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,12 +19,12 @@ impl Timers {
         self.heap.push(Reverse((at, sample)));
     }
 
-    /// Time of the earliest timer; the timer's sample may have ended that stage already.
+    /// Time of the earliest timer; `None` without timers. The timer's sample may have ended that stage already.
     pub(crate) fn earliest(&self) -> Option<Micros> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes the next timer that is due and returns its sample.
+    /// Takes out the earliest timer if it is due, and returns its sample; `None` if no timer is due.
     pub(crate) fn pop_due(&mut self, now: Micros) -> Option<SampleId> {
         let Reverse((at, sample)) = *self.heap.peek()?;
         if at > now {

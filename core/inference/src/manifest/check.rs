@@ -108,7 +108,7 @@ impl NetworkManifest {
         }
     }
 
-    /// Checks that the exits are those of the configuration; each word may have further exits with the next indices.
+    /// Checks that the network has the exits of its configuration, in order. Each word may have further exits with the next indices.
     fn check_exits(&self) -> Result<(), ManifestError> {
         let names = |exits: &[Exit]| exits.iter().map(|exit| exit.name()).collect::<Vec<_>>().join(", ");
         let (words, found) = (self.configuration.exits(), self.exits());

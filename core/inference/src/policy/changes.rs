@@ -41,7 +41,6 @@ struct Stated {
     pinned: Option<bool>,
 }
 
-/// Values of one exit as a file states them.
 #[derive(Clone, Debug, Default)]
 struct StatedExit {
     rule: Option<ExitRule>,
@@ -52,7 +51,6 @@ struct StatedExit {
     further: Vec<(u8, StatedExit)>,
 }
 
-/// A key within the table of an exit.
 #[derive(Clone, Copy)]
 enum ExitKey {
     Rule,
@@ -112,7 +110,8 @@ impl PolicyChanges {
     /// The bundle's policy that the file changes, with these changes, and the id of the result.
     ///
     /// # Errors
-    /// [`PolicyFileError`] for changes that do not fit the other values, such as a deadline before the end of the window.
+    /// [`PolicyFileError`] for changes that do not fit the other values, such as a deadline before the end of the window, and for the name
+    /// of a policy that the bundle does not have.
     pub fn apply_to(&self, bundle: &Policies) -> Result<(Policy, PolicyId), PolicyFileError> {
         let calibrated = self.base(bundle)?;
         let mut policy = calibrated.clone();
@@ -131,7 +130,7 @@ impl PolicyChanges {
         policy.no_answer = self.stated.no_answer.unwrap_or(policy.no_answer);
         policy.claim_above = self.stated.claim_above.or(policy.claim_above);
         if (policy.no_answer, policy.claim_above) != (calibrated.no_answer, calibrated.claim_above) {
-            // Other answers are given than those whose share of wrong ones was tested.
+            // The share of wrong answers was tested under the earlier values of these two keys.
             policy.promises.retain(|promise| promise.kind != PromiseKind::Wrong);
         }
         policy.check().map_err(|error| PolicyFileError::new(vec![self.mistake(&error)]))?;
@@ -139,7 +138,7 @@ impl PolicyChanges {
         Ok((policy, id))
     }
 
-    /// The policy of the bundle that is changed: the named one, else the one in use.
+    /// The policy of the bundle that is changed: the policy that the file names, else the policy in use.
     ///
     /// # Errors
     /// [`PolicyFileError`] for a name that the bundle does not have.
@@ -158,7 +157,7 @@ impl PolicyChanges {
         changes.apply_to(bundle).map_err(|error| error.in_file(file))
     }
 
-    /// Whether the file says that an operator's command keeps out the commands of planning programs.
+    /// True when the file says `pinned = true`: an operator's command keeps out the commands of planning programs.
     pub fn is_pinned(&self) -> bool {
         self.stated.pinned.unwrap_or_default()
     }

@@ -9,10 +9,8 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use super::Policy;
 use super::waits::{WAITS, Wait};
 
-/// Key of [`Policy::no_answer`].
 pub(super) const NO_ANSWER: &str = "no_answer";
 
-/// Key of [`Policy::claim_above`].
 pub(super) const CLAIM_ABOVE: &str = "claim_above";
 
 /// Key by which a policy file names the policy of the bundle that it changes.

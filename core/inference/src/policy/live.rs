@@ -20,7 +20,7 @@ pub struct LivePolicy {
 pub enum Reread {
     /// The service has no policy file.
     NoFile,
-    /// The file says what it said before.
+    /// The policy of the file has the same values as the policy in effect.
     Unchanged,
     /// Another policy is in effect.
     Changed {
@@ -34,7 +34,7 @@ pub enum Reread {
 }
 
 impl Reread {
-    /// Id of the policy that was in effect before a change.
+    /// Id of the policy that was in effect before a change; `None` without a change.
     pub fn earlier(&self) -> Option<PolicyId> {
         match self {
             Self::Changed { from, .. } => Some(*from),
@@ -47,7 +47,7 @@ impl Reread {
         if differences.is_empty() { Self::Unchanged } else { Self::Changed { from, differences } }
     }
 
-    /// Whether the file cannot be used.
+    /// True when the file cannot be used.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
@@ -95,7 +95,7 @@ impl LivePolicy {
         &self.bundle
     }
 
-    /// Reads the file: whether it keeps out the commands of planning programs. `false` without a file that can be used.
+    /// Reads the file: true when it keeps out the commands of planning programs, false also without a file that can be used.
     pub fn is_pinned(&self) -> bool {
         let file = self.file.as_deref().map(PolicyChanges::read);
         file.is_some_and(|file| file.is_ok_and(|changes| changes.is_pinned()))

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Policy, PolicyError, Promise};
 
-/// Largest number of policies in a bundle.
 const MAX_POLICIES: usize = 16;
 
 /// The policies of a bundle by name; the first is in use. Each policy has the promises that name it.

@@ -1,4 +1,4 @@
-//! The promise of a calibrated policy: a bound on what its exits lose against the last exit, or on the wrong ones of its answers.
+//! The promise of a calibrated policy: a bound on the loss of its exits against the last exit, or on the share of wrong answers.
 
 use std::fmt;
 
@@ -48,18 +48,18 @@ impl From<Bound> for PromiseKind {
     }
 }
 
-/// Samples that get an answer, on the calibration part of a promise of the kind `wrong`: measured there, not promised.
+/// Share of the calibration samples that get an answer, for a promise of the kind `wrong`. The share is measured, not promised.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answered {
-    /// Share of the samples.
+    /// Share of the samples, in `[0, 1]`.
     pub share: f64,
     /// 95 % interval of the share; `None` where samples form groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
 }
 
-/// With probability `confidence` over the draw of the calibration part, samples like those of the part lose at most `loss`.
+/// With probability `confidence` over the draw of the calibration part, samples drawn like this part lose at most `loss`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promise {
@@ -75,7 +75,7 @@ pub struct Promise {
     pub presence: Presence,
     /// Samples on which the promise was tested.
     pub part: CalibrationData,
-    /// Samples that get an answer; of the kind `wrong` alone.
+    /// Samples that get an answer; `None` unless the kind is `wrong`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered: Option<Answered>,
 }
@@ -132,7 +132,7 @@ impl fmt::Display for MissingCount {
 }
 
 impl Policy {
-    /// The promises in one line, or that there is none.
+    /// A line with the promises, or a line that says that nothing is promised.
     pub fn promise_line(&self) -> String {
         if self.promises.is_empty() {
             return "measured, not promised: nothing bounds the loss of the early exits on new data"
@@ -148,7 +148,7 @@ impl fmt::Display for Promise {
         let Self { kind, policies: _, loss, confidence, presence, part, answered } = self;
         let Presence { missing, by_missing } = presence;
         let CalibrationData { data, samples, groups, largest_group } = part;
-        // Rounded for readers: dividing the risk into shares leaves digits that say nothing.
+        // The numbers are rounded, because dividing the risk into shares leaves digits without meaning.
         let rounded = |number: f64| (number * 1e4).round() / 1e4;
         let points = rounded(loss * 100.0);
         match kind {

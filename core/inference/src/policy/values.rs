@@ -38,7 +38,7 @@ impl Policy {
     /// # Panics
     /// Never: numbers and names become JSON.
     pub fn values(&self) -> Vec<(String, PolicyValue)> {
-        // By way of text, which has the shortest digits of an `f32`; a JSON value made directly would have all digits of the `f64`.
+        // The values go through text, which has the shortest digits of an `f32`; a JSON value made directly would have all digits of the `f64`.
         let text = serde_json::to_string(self).expect("numbers and names become JSON");
         let policy: Value = serde_json::from_str(&text).expect("the text is JSON");
         let value = |key: &String| match key.rsplit_once('.') {
@@ -81,7 +81,7 @@ impl PolicyValue {
         Self(Value::Null)
     }
 
-    /// Whether the policy has no such value, such as the weights of an exit whose rule is not `learned`.
+    /// True when the policy has no such value, such as the weights of an exit whose rule is not `learned`.
     pub fn is_none(&self) -> bool {
         self.0.is_null()
     }

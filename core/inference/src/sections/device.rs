@@ -37,7 +37,7 @@ impl DeviceSection {
         })
     }
 
-    /// Whether a run of one view takes less time than handing the view to another thread.
+    /// True when a run of one view takes less time than handing the view to another thread.
     pub fn is_brief(&self) -> bool {
         self.section.as_ref().is_none_or(|section| section.is_brief())
     }

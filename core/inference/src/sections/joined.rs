@@ -57,7 +57,8 @@ impl EdgeSection {
     /// - `presence`: `[batch, slots of this edge]`
     ///
     /// # Errors
-    /// [`SectionError::NoView`] for a sample without a present slot, [`SectionError::Length`] for an input of another length.
+    /// [`SectionError::NoView`] for a sample without a present slot, [`SectionError::Length`] for a buffer of another length,
+    /// [`SectionError::Aggregate`] for a map with NaN or infinity.
     pub fn run(
         &mut self,
         batch: usize,
@@ -101,7 +102,8 @@ impl CloudSection {
     /// - `presence`: `[batch, sources]`
     ///
     /// # Errors
-    /// [`SectionError::NoView`] for a sample without a present source, [`SectionError::Length`] for an input of another length.
+    /// [`SectionError::NoView`] for a sample without a present source, [`SectionError::Length`] for a buffer of another length,
+    /// [`SectionError::Aggregate`] for a map with NaN or infinity.
     pub fn run(
         &mut self,
         batch: usize,

@@ -40,7 +40,8 @@ impl MapJoin {
     /// - `input`: `[batch, joined map]`, resized to that length
     ///
     /// # Errors
-    /// [`SectionError::NoView`] for a sample without a present source, [`SectionError::Length`] for an input of another length.
+    /// [`SectionError::NoView`] for a sample without a present source, [`SectionError::Length`] for a buffer of another length,
+    /// [`SectionError::Aggregate`] for a map with NaN or infinity.
     pub(super) fn batch(
         &mut self,
         batch: usize,
@@ -96,7 +97,7 @@ impl MapJoin {
                 return Err(AggregateError::NotFinite { source_index: source });
             }
             if self.map.encoding == FeatureEncoding::Pixels {
-                // As the engine scales pixels for a device section.
+                // An engine scales the pixels of a device section in the same way.
                 floats.iter_mut().zip(map).for_each(|(float, pixel)| *float = f32::from(*pixel) / 255.0);
             } else {
                 let (fours, _) = map.as_chunks();

@@ -48,16 +48,16 @@ pub enum SectionError {
     /// No source is present, a map has NaN or infinity, or a buffer has the wrong length.
     #[error(transparent)]
     Aggregate(#[from] AggregateError),
-    /// A sample of a batch without a present source; the class prior answers such a sample.
+    /// A sample of a batch has no present source.
     #[error("sample {row} of the batch: expected at least one present slot, found none")]
     NoView {
         /// Position in the batch.
         row: usize,
     },
-    /// An input of the wrong length.
+    /// A buffer of the wrong length.
     #[error("{what} of {batch} samples: expected {expected}, found {found}")]
     Length {
-        /// Name of the input.
+        /// Name of the buffer.
         what: &'static str,
         /// Number of samples.
         batch: usize,

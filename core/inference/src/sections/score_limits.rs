@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::bundle::Bundle;
 
-/// How far a valid score may lie beyond its limit: absolute for limits up to 1, relative above. Float engines round, and the packed form
-/// rounds the batch norm of the trained head; export allows 1e-4 between the two, and more only for sums of over 1,024 inputs.
+/// Largest distance of a valid score beyond its limit: absolute for limits up to 1, relative above. Float engines round, and the packed form
+/// rounds the batch norm of the trained head; export allows 1e-4 between the two, and more only for sums of over 1,024 terms.
 pub const LIMIT_TOLERANCE: f32 = 1e-3;
 
 /// Least and largest score of each class that one section can give.

@@ -10,7 +10,7 @@ use crate::manifest::Aggregation;
 
 /// An exit over the scores of several sources: `local` over the devices, `edge` over the edges.
 ///
-/// The scores are aggregated; concatenated scores go through a section.
+/// The scores are joined by their maximum or mean, or are concatenated and run through a section.
 pub struct ScoresExit {
     join: Join,
     sources: usize,

@@ -40,7 +40,7 @@ pub struct TinyNetwork {
     pub encoding: FeatureEncoding,
     /// Encoding of the scores in summaries.
     pub scores: ScoreEncoding,
-    /// Whether devices send their maps entropy-coded.
+    /// True when devices send their maps entropy-coded.
     pub codes_maps: bool,
     /// Seed of the weights.
     pub seed: u64,

@@ -103,7 +103,6 @@ impl Tiers {
         tiers
     }
 
-    /// A device captures and sends its first messages.
     fn capture(&mut self, slot: Slot) {
         let Some(view) = self.views[slot.index()].clone() else {
             return self.sent.push(Sent::NotInView(slot));
@@ -224,7 +223,6 @@ impl Tiers {
     }
 }
 
-/// A device's answer in time.
 fn answered(slot: Slot, answer: DeviceAnswer<'_>) -> Event<'_> {
     Event::DeviceAnswer { slot, sample: SAMPLE, age_ms: 0, late: false, answer, frame: None }
 }

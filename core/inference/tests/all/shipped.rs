@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shipped/fashion-6cam.hwb");
 
-/// Limit on the bytes of the bundle.
 const MAX_SHIPPED_BYTES: usize = 400_000;
 
 /// Ids of the bundle. A renamed serde field would change the ids.

@@ -1,7 +1,7 @@
 //! A camera without an operating system, in memory of fixed size.
 //!
 //! The packed section for the first device of the shipped network is a static array, and so is the view, one of the shipped samples.
-//! Nothing allocates; the crate is built without `std`.
+//! The section runs without allocation; the crate is built without `std`.
 //!
 //! `cargo run --release -p headwater-kernels --example camera`
 //!
@@ -34,7 +34,7 @@ fn main() -> Result<(), String> {
         Some(runs) => runs.parse().map_err(|_| format!("runs: expected a whole number, found {runs:?}"))?,
     };
     let plan = Plan::read(&SECTION).expect("a packed section");
-    // The fastest code path; a board without `std` has the portable one.
+    // The fastest code path; a microcontroller has the portable one.
     let path = CodePath::best();
     let needs = plan.needs(path);
 

@@ -45,7 +45,7 @@ fn drawn() -> [u8; SIDE * SIDE] {
 
 fn main() {
     let plan = Plan::read(SECTION).expect("a packed section");
-    // The instructions that the program is compiled for, and the least memory.
+    // The path with the instructions that the program is compiled for, and with the least memory.
     let path = CodePath::PORTABLE.low_memory();
     let needs = plan.needs(path);
 

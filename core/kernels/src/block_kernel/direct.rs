@@ -1,4 +1,4 @@
-//! Binary weights over pixels, one sum after the other: for first blocks with large kernels or strides other than 1, which are rare.
+//! Binary weights over pixels, one sum after the other: for first blocks that [`SumTables`](super::SumTables) does not support.
 
 use super::{Block, BlockKernel, InputLayout, WeightBits};
 use crate::code_path::CodePath;
@@ -7,7 +7,6 @@ use crate::pooling::{pool_across, pooled_rows};
 use crate::shape::{Convp, InputKind};
 use crate::simd::Simd;
 
-/// Direct sums; see the module.
 pub(super) struct Direct;
 
 impl BlockKernel for Direct {

@@ -2,17 +2,17 @@
 //!
 //! | kernel | input | chosen for |
 //! | --- | --- | --- |
-//! | [`SumTables`] | pixels | at most 128 taps, kernel at most 16; on paths of least memory stride 1 |
+//! | [`SumTables`] | pixels | at most 128 taps, convolution window at most 16x16; on paths of least memory stride 1 |
 //! | [`Direct`] | pixels | every other block |
 //! | [`Popcounts`] | bits | AVX-512 with VPOPCNTDQ, stride 1, from 48 channels on |
 //! | [`Lookups`] | bits | AVX2, AVX-512 and NEON, stride 1 |
 //! | [`BitSlices`] | bits | every other processor, stride 1 |
-//! | [`Patches`] | bits | every other block: other strides, and paths of least memory |
+//! | [`Patches`] | bits | every other block, such as strides other than 1, and paths of least memory |
 //!
-//! `Popcounts`, `Lookups` and `BitSlices` also need what [`pixel_words::supports`](crate::pixel_words::supports) asks: a kernel of at most
-//! 16, counts that fit in 16 bits, and a path that is not of least memory.
+//! `Popcounts`, `Lookups` and `BitSlices` also need what [`pixel_words::supports`](crate::pixel_words::supports) asks: a convolution window
+//! of at most 16x16, counts that fit in 16 bits, and a path that is not of least memory.
 //!
-//! A new kernel is a file with its [`BlockKernel`] and its property test, and its entries in [`KernelKind`].
+//! A new kernel is a file with its [`BlockKernel`] and its property test, and its entries in [`KernelKind`] and `of_kind!`.
 
 mod bit_slices;
 mod direct;
@@ -38,12 +38,12 @@ use sum_tables::SumTables;
 
 /// One way to compute a block: convolution, thresholds, and pooling across rows.
 ///
-/// The trait is sealed: it is private to the crate. Calls through [`KernelKind`] are static.
+/// Calls through [`KernelKind`] are static.
 pub(crate) trait BlockKernel {
     /// Memory layout of the input.
     const INPUT: InputLayout;
 
-    /// Whether the kernel computes blocks of this shape on a code path.
+    /// True if the kernel computes blocks of this shape on a code path.
     fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool;
 
     /// Memory that a block takes: prepared weights, and scratch of a run.
@@ -54,7 +54,7 @@ pub(crate) trait BlockKernel {
         BitLayout::Rows(shape.row_words())
     }
 
-    /// Writes weights in the order in which [`run`](Self::run) reads them. The thresholds are already there.
+    /// Writes weights in the order in which [`run`](Self::run) reads them. The caller has filled `prepared.thresholds`.
     fn prepare(shape: Convp, weights: WeightBits<'_>, prepared: &mut Weights<'_>);
 
     /// Computes a block. The caller has set `output` to zero.
@@ -92,7 +92,7 @@ pub(crate) struct BlockInput<'a> {
     pub(crate) pixels: &'a [u8],
     /// A map of bits, maybe followed by unused words.
     pub(crate) bits: &'a [u64],
-    /// Words of a row, for bits in rows.
+    /// Number of words of a row, for bits in rows.
     pub(crate) row_words: usize,
 }
 
@@ -112,14 +112,14 @@ pub(crate) struct WeightBits<'a> {
 }
 
 impl WeightBits<'_> {
-    /// Whether a weight is +1.
+    /// True if a weight is +1.
     pub(crate) fn is_positive(self, filter: usize, tap: usize) -> bool {
         let bit = filter * self.taps + tap;
         self.bytes[bit / 8] >> (bit % 8) & 1 == 1
     }
 }
 
-/// The kernel of a block.
+/// Name of a [`BlockKernel`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum KernelKind {
     SumTables,
@@ -139,7 +139,7 @@ pub(crate) struct BlockPlan {
     pub(crate) output: BitLayout,
 }
 
-/// Code for the kernel of a kind: `K` stands for the type of the kernel.
+/// `$code`, in which `$kernel` is the type of the kernel `$kind`.
 macro_rules! of_kind {
     ($kind:expr, $kernel:ident => $code:expr) => {
         of_kind!($kind, $kernel => $code, SumTables Direct Popcounts Lookups BitSlices Patches)

@@ -1,4 +1,4 @@
-//! Binary weights over bits, counted word by word: for strides other than 1, and for the least memory.
+//! Binary weights over bits, counted word by word: for blocks that no other kernel supports, and for the least memory.
 //!
 //! The map is transposed so that the channels of a pixel are neighbours. A kernel row then covers one run of bits, and a patch of the
 //! map is one run for each kernel row. Equal bits multiply to +1 and different bits to -1, so the sum is
@@ -23,7 +23,6 @@ use crate::shape::{Convp, InputKind};
 use crate::simd::Simd;
 use crate::threshold::Threshold;
 
-/// Bit counts of patches; see the module.
 pub(super) struct Patches;
 
 impl BlockKernel for Patches {
@@ -89,7 +88,6 @@ fn border(shape: Convp) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Computes a block.
 #[inline(always)]
 fn convolve(block: &Block<'_>, words: &mut [u64], output: &mut [u64]) {
     let shape = block.shape;
@@ -130,12 +128,12 @@ struct PatchRow<'a> {
 }
 
 impl PatchRow<'_> {
-    /// Computes the bits of one filter.
+    /// Computes the bits of one filter in this row.
     #[inline(always)]
     fn compare(&self, weights: &[u64], threshold: Threshold, bits: &mut [u64]) {
         let (shape, words) = (self.shape, patch_words(self.shape));
         let inside = self.kernel_rows.start * run_words(shape)..self.kernel_rows.end * run_words(shape);
-        // Largest number of -1 products with which a sum still reaches `from`.
+        // Largest number of -1 products with which a sum still reaches `threshold.from`.
         let max_differing = |columns: usize| {
             let taps = self.kernel_rows.len() * columns * shape.input.channels;
             (taps as i32 - threshold.from).div_euclid(2)

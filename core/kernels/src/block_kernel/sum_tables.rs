@@ -38,7 +38,6 @@ const MAX_TAPS: usize = (i16::MAX as usize - 1) / 255;
 /// The numbers of a tap that only fills up the last group.
 const NO_TAP: [i16; LANES] = [0; LANES];
 
-/// Tables of sums; see the module.
 pub(super) struct SumTables;
 
 impl BlockKernel for SumTables {
@@ -46,7 +45,7 @@ impl BlockKernel for SumTables {
 
     fn supports(shape: Convp, input: InputKind, path: CodePath) -> bool {
         let fits = shape.taps() <= MAX_TAPS && shape.conv.kernel <= MAX_KERNEL;
-        // Kernels of other strides are large, and so are their tables: paths of least memory do without.
+        // Convolutions of other strides have large windows, and so large tables, which paths of least memory avoid.
         input == InputKind::Pixels && fits && (shape.conv.stride == 1 || !path.is_low_memory())
     }
 
@@ -66,7 +65,7 @@ impl BlockKernel for SumTables {
         let (kernel, sizes) = (shape.conv.kernel, Sizes::of(shape));
         for (row, signs) in prepared.signs.chunks_exact_mut(sizes.row_tables).enumerate() {
             let (filter, ky) = (row / kernel, row % kernel);
-            // Index among the filter's weights of a tap of the kernel row.
+            // Index of a tap of kernel row `ky` among the weights of the filter.
             let weight = |tap: usize| (tap / kernel * kernel + ky) * kernel + tap % kernel;
             for (group, signs) in signs.iter_mut().enumerate() {
                 *signs = group_signs(weights, filter, (group * GROUP..sizes.row_taps()).map(weight));
@@ -85,7 +84,7 @@ impl BlockKernel for SumTables {
         let lines = &mut scratch.sums[..shape.input.channels * shape.conv.stride * sizes.line];
         lines.fill(0);
         let pixels = PixelRows { sizes: &sizes, pixels: block.input.pixels, tap_starts: sizes.tap_starts() };
-        // The tables of the pixel rows under the kernel form a ring: those of row `y` are at `y % kernel`.
+        // The tables of the pixel rows under the kernel form a ring: row `y` has slot `y % kernel`.
         let mut rows_made = 0;
         for y in 0..shape.convolved().height {
             let (top, bottom) = shape.conv.inside(y, shape.input.height);
@@ -97,7 +96,7 @@ impl BlockKernel for SumTables {
                 pixels.fill_tables(rows_made, lines, row);
                 rows_made += 1;
             }
-            // Where the tables of each kernel row begin, computed once for all filters.
+            // Index at which the tables of each kernel row begin, computed once for all filters.
             let mut starts = [0; MAX_KERNEL];
             let mut slot = remainder(first_row, kernel);
             for start in &mut starts[top..bottom] {
@@ -118,7 +117,7 @@ impl BlockKernel for SumTables {
                     column: index * LANES,
                     used: low_bits(shape.convolved().width - index * LANES) as u32,
                 };
-                // Kernels over one or three channels are unrolled: of three rows inside the map and at its border, of five rows inside.
+                // Loops are unrolled for windows of 3x3 and 5x5 over one or three channels; of 5x5 only where all rows lie on the map.
                 match (sizes.row_tables, bottom - top) {
                     (1, 2) => segment.sum_unrolled::<S, 1, 2>(simd, output),
                     (1, 3) => segment.sum_unrolled::<S, 1, 3>(simd, output),
@@ -133,7 +132,7 @@ impl BlockKernel for SumTables {
     }
 }
 
-/// The signs of the first three of some weights of a filter as bits: bit `i` is 1 if weight `i` is +1.
+/// The signs of the first three weights in `of_group` as bits: bit `i` is 1 if the `i`-th of these weights is +1.
 pub(super) fn group_signs(
     weights: WeightBits<'_>,
     filter: usize,
@@ -231,7 +230,7 @@ impl Segment<'_> {
                     sums = simd.add_row(sums, &table.0[usize::from(*sign) % SIGNS]);
                 }
             }
-            // `supports` has checked that thresholds fit in 16 bits.
+            // The thresholds of a block that `supports` allows fit in 16 bits.
             self.write(simd.sums_at_least(sums, threshold.from as i16), map);
         }
     }
@@ -272,7 +271,7 @@ impl Segment<'_> {
         if self.row_words == 1 {
             return or_into(bits, &mut map[from..to]);
         }
-        // An index instead of chunks, which would divide by the words of a row for each filter.
+        // Rows are indexed: chunks would divide by `row_words` for each filter.
         for row in from..to {
             map[row * self.row_words + self.column / 64] |= bits;
         }
@@ -302,7 +301,7 @@ impl PixelRows<'_> {
         } else {
             for (pixels, lines) in rows.zip(lines.chunks_exact_mut(stride * line)) {
                 for (phase, line) in lines.chunks_exact_mut(line).enumerate() {
-                    // The first column of the line that is no padding, and its pixel.
+                    // The first column of the line that is no padding, and the pixel at this column.
                     let column = pad.saturating_sub(phase).div_ceil(stride);
                     let first = column * stride + phase - pad;
                     copy_every(stride, pixels.get(first..).unwrap_or(&[]), &mut line[column..]);

@@ -17,7 +17,6 @@ use crate::simd::Simd;
 use crate::testing::reference;
 use crate::threshold::Threshold;
 
-/// A block with its weights, and an input.
 #[derive(Clone, Debug)]
 pub(super) struct BlockCase {
     shape: Convp,
@@ -33,7 +32,7 @@ fn any_window(max_kernel: usize) -> impl Strategy<Value = Window> {
         .prop_flat_map(|(kernel, stride)| (0..kernel).prop_map(move |pad| Window { kernel, stride, pad }))
 }
 
-/// Blocks over maps with channels and sides in these ranges; half of them have stride 1.
+/// Blocks over maps with channels and sides in these ranges; two thirds of the convolutions have stride 1.
 pub(super) fn any_block(
     kind: InputKind,
     channels: Range<usize>,
@@ -158,7 +157,7 @@ impl BlockCase {
     }
 }
 
-/// Clears the bits of a map after the last one.
+/// Clears the bits after the first `bits` bits.
 fn clear_tail(bits: usize, words: &mut [u64]) {
     if let Some(last) = words.last_mut().filter(|_| !bits.is_multiple_of(64)) {
         *last &= (1 << (bits % 64)) - 1;

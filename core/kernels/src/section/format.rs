@@ -5,14 +5,14 @@
 //!            | kind of input u16 (0 pixels, 1 bits) | unit of the scores f32 | sent channels u16
 //! shapes     per block: filters u16 | kernel, stride, padding of the convolution | of the pooling, one byte each
 //! blocks     per block: weights, 1 bit each [filters, channels, kernel, kernel] | thresholds i32 [filters]
-//!            | signs of the thresholds, 1 bit each
+//!            | signs of the thresholds, 1 bit each: 1 for a flipped threshold
 //! exit       weights, 1 bit each [classes, inputs] | factors i32 [classes] | offsets i32 [classes]
 //! ```
 //!
 //! The exit reads the output of the last block. The features are the first channels of that output; `sent channels` is their number.
 //!
-//! Numbers are little endian. Bits are least significant first, 1 = +1, and spare bits are zero. A section has exactly one form in
-//! bytes, and the reader accepts no other.
+//! Numbers are little endian. Bits are least significant first, and spare bits are zero; a weight of +1 is the bit 1. A section has
+//! exactly one form in bytes, and the reader accepts no other form.
 
 use super::plan::{check_affine, check_threshold};
 use super::{MAX_BLOCKS, Plan};
@@ -53,7 +53,7 @@ pub struct HeadParts<'a> {
 /// Writes a section, part by part, to `sink`. Its features are the first `sent` channels of the last block's output.
 ///
 /// # Errors
-/// [`PackedError`] naming the number that is out of range; nothing is written then.
+/// [`PackedError`] if a number is out of range or the unit of the scores is not positive and finite; nothing is written then.
 pub fn write(
     input: InputKind,
     blocks: &[BlockParts<'_>],

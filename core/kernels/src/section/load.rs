@@ -14,8 +14,8 @@ impl<'a> Section<'a> {
     /// Reads weights and thresholds of a section into `memory`, in the order in which the kernels of `path` read them.
     ///
     /// # Errors
-    /// [`PackedError`] if the bytes do not fit `plan`, if a number is out of range, or if `memory` has another size than
-    /// [`Plan::needs`].
+    /// [`PackedError`] if the number of bytes is not [`Plan::bytes`], if a spare bit is set, if a number is out of range, or if `memory`
+    /// has another size than [`Plan::needs`].
     pub fn load(
         plan: &'a Plan,
         path: CodePath,

@@ -116,7 +116,7 @@ impl PathCode for Run<'_> {
     }
 }
 
-/// Copies a map into the layout that a kernel reads; `None` if the map has that layout already.
+/// Copies a map into the layout that a kernel reads and returns this layout; `None` if the kernel reads pixels, or the map as it is.
 #[inline(always)]
 fn convert(
     map: Map,

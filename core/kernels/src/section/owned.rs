@@ -65,7 +65,7 @@ impl OwnedSection {
         &self.plan
     }
 
-    /// Least and largest score of each class, over all inputs of the exit.
+    /// Least and largest score of each class, for any map that the exit reads.
     pub fn score_limits(&self) -> impl ExactSizeIterator<Item = RangeInclusive<i32>> + '_ {
         let inputs = self.plan.exit_input().len();
         self.classes.iter().map(move |class| class.limits(inputs))

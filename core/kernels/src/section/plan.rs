@@ -1,4 +1,4 @@
-//! The shapes of a section, and the kernels that run it.
+//! The shapes of a section, and the kernels that run its blocks.
 
 use crate::block_kernel::KernelKind;
 use crate::code_path::CodePath;
@@ -11,7 +11,7 @@ use crate::threshold::Threshold;
 /// Largest number of blocks of a section.
 pub const MAX_BLOCKS: usize = 8;
 
-/// Largest number of rows, columns, channels and filters.
+/// Largest number of rows, columns and channels of a block's input, and of filters.
 const MAX_SIDE: i64 = 4096;
 /// Largest number of values of a map.
 const MAX_VALUES: i64 = 1 << 24;
@@ -48,7 +48,7 @@ impl Plan {
     /// Checks the shapes of a section whose features are the first `sent` channels of the last block's output.
     ///
     /// # Errors
-    /// [`PackedError::Range`] naming the number that is out of its range.
+    /// [`PackedError::Range`] naming the number that is out of its range, or [`PackedError::Scale`].
     pub fn new(
         kind: InputKind,
         blocks: &[Convp],
@@ -196,7 +196,7 @@ pub(super) fn check_threshold(plan: &Plan, block: usize, threshold: Threshold) -
     check_signed("threshold", Some(block), -max..=max + 1, i64::from(threshold.from))
 }
 
-/// Checks that the scores of a class fit in 32 bits, whatever values the `inputs` features of the exit have.
+/// Checks that the scores of a class fit in 32 bits for any `inputs` values that the exit reads.
 pub(super) fn check_affine(class: Affine, inputs: usize) -> Result<(), PackedError> {
     let largest = i64::from(class.factor).abs() * inputs as i64 + i64::from(class.offset).abs();
     check_signed("largest score", None, 0..=i64::from(i32::MAX), largest)

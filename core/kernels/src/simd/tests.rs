@@ -30,7 +30,7 @@ fn any_case() -> impl Strategy<Value = Case> {
         prop::array::uniform4(prop::array::uniform16(0i16..8000)),
         prop::array::uniform2(prop::array::uniform16(-100i16..8000)),
     );
-    // The sums are drawn near `max`, so that comparisons with it go either way.
+    // The sums are drawn near `max`, so that comparisons with `max` go either way.
     let counted =
         (prop::array::uniform2(prop::array::uniform8(any::<u64>())), prop::array::uniform8(0u64..64));
     (rows, -500i16..500, words, looked_up, (counted, -10i64..100)).prop_map(
@@ -48,7 +48,6 @@ fn any_case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Results of the operations on sums.
 #[inline(always)]
 fn sums<S: Simd>(simd: S, case: &Case) -> u32 {
     let sums = case.rows.iter().fold(simd.zero_sums(), |sums, row| simd.add_row(sums, row));

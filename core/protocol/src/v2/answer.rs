@@ -12,9 +12,9 @@ use super::{InferResponse, LOGITS, NETWORK, NETWORK_ID, V2Error};
 /// Form of an answer's tensor, as the request asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// Whether the tensor stands after the JSON, not as `data` in the JSON.
+    /// True when the tensor stands after the JSON, false when it stands as `data` in the JSON.
     pub is_binary: bool,
-    /// The most likely classes to name in place of the logits, as Triton's `classification` does; `None` for the logits.
+    /// Number of the most likely classes to name in place of the logits, as Triton's `classification` does; `None` for the logits.
     pub classes: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ pub struct Output {
 pub enum OutputValues {
     /// Logits.
     Logits(Vec<f32>),
-    /// The most likely classes, the likeliest first: `logit:index:name`.
+    /// The most likely classes of each sample, the likeliest first: `logit:index:name`.
     Classes(Vec<String>),
 }
 
@@ -60,7 +60,7 @@ impl Output {
         Self { datatype: "BYTES", shape: [samples, count], values: OutputValues::Classes(classes) }
     }
 
-    /// The values as a binary tensor. Each text has its length before it, in four bytes.
+    /// The values as a binary tensor. Each text follows its length, four bytes, little endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         match &self.values {
             OutputValues::Logits(logits) => logits.iter().flat_map(|value| value.to_le_bytes()).collect(),
@@ -84,7 +84,7 @@ fn most_likely(row: &[f32], count: usize, labels: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Writes an answer; returns the body and, for a binary tensor, the length of its JSON part. `labels` are the names of the classes.
+/// Writes an answer; returns the body and, for a binary tensor, the length of the JSON part. `labels` are the names of the classes.
 pub fn encode_response(response: InferResponse, form: Form, labels: &[String]) -> (Vec<u8>, Option<usize>) {
     let InferResponse { id, model_name, network, logits, .. } = response;
     let output = Output::new(logits, form, labels);

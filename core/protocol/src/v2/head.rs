@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{HEADER_LENGTH, V2Error};
 use crate::ids::clipped;
 
-/// Parameter of a tensor that stands after the JSON part: its bytes.
+/// Name of the parameter with the number of bytes of a tensor that stands after the JSON part.
 pub(super) const BINARY_SIZE: &str = "binary_data_size";
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub(super) struct Head {
 #[serde(expecting = "an object")]
 pub(super) struct Tensor {
     pub(super) name: String,
-    /// A list of sizes, or what a peer sent in its place.
+    /// A list of sizes, or any other value that a peer sent.
     #[serde(default)]
     pub(super) shape: Value,
     #[serde(default, deserialize_with = "null_is_absent")]
@@ -42,22 +42,22 @@ pub(super) struct Tensor {
     pub(super) data: Option<Value>,
 }
 
-/// Parameters by name, of whatever type; a message can name each with its value.
+/// Parameters by name, with values of any type, so that an error can name a parameter with its value.
 #[derive(Debug, Default, Serialize)]
 #[serde(transparent)]
 pub(super) struct Parameters(BTreeMap<String, Value>);
 
 impl Parameters {
-    /// Parameters with these values; null is left out.
+    /// Parameters with these values; a null value is left out.
     pub(super) fn new<const N: usize>(values: [(&str, Value); N]) -> Self {
         let given = values.into_iter().filter(|(_, value)| !value.is_null());
         Self(given.map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// Reads a parameter; `None` where it is absent or null.
+    /// Reads a parameter; `None` if the parameter is absent or null.
     ///
     /// # Errors
-    /// A value of another type; `of` is what has the parameter.
+    /// A value of another type. `of` names the request, answer or tensor that has the parameter.
     pub(super) fn read<'a, T: Deserialize<'a>>(
         &'a self,
         of: &str,
@@ -70,10 +70,11 @@ impl Parameters {
         })
     }
 
-    /// Checks that there are no others. Null is absent. Clients of `MLServer` call a plain tensor `"content_type": "np"`.
+    /// Checks that there are no parameters but those in `known`. A null value counts as absent. `"content_type": "np"` passes: clients of
+    /// `MLServer` mark plain tensors with it.
     ///
     /// # Errors
-    /// The first other one, by name; `of` is what has the parameters.
+    /// The name of the first other parameter. `of` names the request or tensor that has the parameters.
     pub(super) fn check_known(&self, of: &str, known: &[&str]) -> Result<(), V2Error> {
         let is_known = |name: &str, value: &Value| {
             value.is_null() || known.contains(&name) || (name == "content_type" && value == "np")
@@ -88,7 +89,7 @@ impl Parameters {
     }
 }
 
-/// Refuses a name that stands twice: peers do not agree which of the two counts.
+/// Refuses a name that stands twice: peers do not agree which of the two values counts.
 impl<'de> Deserialize<'de> for Parameters {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members;
@@ -125,7 +126,7 @@ where
     Option::deserialize(member).map(Option::unwrap_or_default)
 }
 
-/// Reads the JSON part of a body, with a byte order mark or without; gives the bytes after it too.
+/// Reads the JSON part of a body, with a byte order mark or without; returns it with the bytes after it.
 pub(super) fn split(body: &[u8], head_bytes: Option<usize>) -> Result<(Head, &[u8]), V2Error> {
     let length = head_bytes.unwrap_or(body.len());
     let (json, rest) = body.split_at_checked(length).ok_or_else(|| {
@@ -155,7 +156,7 @@ fn around(json: &[u8], error: &serde_json::Error) -> String {
     String::from_utf8_lossy(part).replace(char::is_control, " ")
 }
 
-/// A value for a message, cut to a line.
+/// A value for an error, cut to 40 characters.
 pub(super) fn shown(value: &Value) -> String {
     clipped(&value.to_string(), 40)
 }
@@ -190,7 +191,7 @@ pub(super) fn check_shape(name: &str, found: &Value, expected: &[usize]) -> Resu
     Err(V2Error(format!("{name}: expected shape {}, found {}", json!(expected), shown(found))))
 }
 
-/// Bytes of a tensor after the JSON part, where it is there.
+/// Number of bytes of a tensor that stands after the JSON part; `None` for a tensor in the JSON.
 pub(super) fn binary_size(tensor: &Tensor) -> Result<Option<usize>, V2Error> {
     tensor.parameters.read(&clipped(&tensor.name, 40), BINARY_SIZE, "a whole number of bytes")
 }
@@ -203,7 +204,7 @@ pub(super) fn other_length(name: &str, expected: usize, found: usize) -> V2Error
     V2Error(format!("{name}: expected {expected} bytes, found {found}"))
 }
 
-/// Neither binary nor JSON data, or both.
+/// Error of a tensor that has neither binary nor JSON data, or both.
 pub(super) fn no_data(tensor: &Tensor) -> V2Error {
     let found = if tensor.data.is_some() { "both" } else { "neither" };
     let name = clipped(&tensor.name, 40);

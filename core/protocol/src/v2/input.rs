@@ -19,7 +19,7 @@ pub(super) struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// Reads a tensor, binary or JSON (flat or nested): the number of samples and the bytes.
+    /// Reads a tensor, binary or JSON (flat or nested); returns the number of samples and the bytes.
     ///
     /// The shape is checked before the data, so that it bounds what is allocated.
     pub(super) fn read(
@@ -60,7 +60,7 @@ impl Input<'_> {
         Ok((samples, bytes))
     }
 
-    /// Puts the values of `data`, flat or nested, to the end of `out`, `max` at most.
+    /// Appends the numbers of `value`, flat or nested, to `out`; more than `max` numbers in `out` are an error.
     fn flatten(&self, value: &Value, max: usize, out: &mut Vec<u8>) -> Result<(), V2Error> {
         let byte = match value {
             Value::Array(items) => return items.iter().try_for_each(|item| self.flatten(item, max, out)),

@@ -3,13 +3,13 @@
 //! ```text
 //! request  = JSON header (its length in the header `Inference-Header-Content-Length`)
 //!            features  UINT8 [n, slots, ceil(bits/8)]   packed bits (or pixels, or little-endian f32), zero where absent
-//!            presence  BOOL  [n, slots]                 one byte each; in a network with edges their number stands for the slots
+//!            presence  BOOL  [n, slots]                 one byte each; in a network with edges `slots` is the number of edges
 //! response = JSON header, logits FP32 [n, classes]
 //! ```
 //!
 //! `parameters` carries our additions: the network id, and the milliseconds left (never a wall time). Tensors as JSON `data` are read too,
-//! so that any client of the protocol works. Null is absent. An unknown input, output or parameter is refused by name, because its sender
-//! counts on what this service does not do.
+//! so that any client of the protocol works. A null value counts as absent. An unknown input, output or parameter is refused by name,
+//! because its sender counts on something that this service does not do.
 
 mod answer;
 mod head;
@@ -50,9 +50,9 @@ pub struct V2Error(String);
 pub struct InferRequest {
     /// The caller's id, repeated in the answer.
     pub id: Option<String>,
-    /// The network that made the features and must answer; absent: the cloud's current one.
+    /// The network that made the features and must answer; `None` for the cloud's current network.
     pub network: Option<NetworkId>,
-    /// Milliseconds left to the caller; absent: the server's own limit.
+    /// Milliseconds left to the caller; `None` for the server's own limit.
     pub deadline_ms: Option<u32>,
     /// The tensors.
     pub batch: FeatureBatch,
@@ -61,7 +61,7 @@ pub struct InferRequest {
 /// Features and presence of `n` samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureBatch {
-    /// Samples, `n`.
+    /// Number of samples, `n`.
     pub samples: usize,
     /// `[n, slots, packed bytes]`.
     pub features: Vec<u8>,
@@ -72,7 +72,7 @@ pub struct FeatureBatch {
 /// Shapes of the server's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureShape {
-    /// Maps of one sample: one for each device slot, or for each edge where there are edges.
+    /// Number of maps of one sample: one for each device slot, or in a network with edges one for each edge.
     pub slots: usize,
     /// Bits of one map.
     pub bits: usize,
@@ -132,7 +132,7 @@ pub struct OpenedRequest<'a> {
     tensors: &'a [u8],
 }
 
-/// Reads the JSON part of a request; `head_bytes` is the header [`HEADER_LENGTH`], absent when the whole body is JSON.
+/// Reads the JSON part of a request; `head_bytes` is the header [`HEADER_LENGTH`], `None` if the whole body is JSON.
 ///
 /// # Errors
 /// [`V2Error`] when the JSON part or its network cannot be read.
@@ -143,7 +143,7 @@ pub fn open_request(body: &[u8], head_bytes: Option<usize>) -> Result<OpenedRequ
 }
 
 impl OpenedRequest<'_> {
-    /// The network that the request names.
+    /// The network that the request names; `None` if the request names none.
     pub fn network(&self) -> Option<NetworkId> {
         self.network
     }
@@ -151,7 +151,8 @@ impl OpenedRequest<'_> {
     /// Reads the tensors.
     ///
     /// # Errors
-    /// [`V2Error`] for tensors that do not fit `shape`. Sizes that the peer names allocate nothing.
+    /// [`V2Error`] for tensors that do not fit `shape`, and for inputs, outputs and parameters that are unknown or cannot be read. Memory is
+    /// allocated for at most `shape.max_samples` samples.
     pub fn read(self, shape: &FeatureShape) -> Result<(InferRequest, Form), V2Error> {
         let Self { network, head, tensors: mut rest } = self;
         head.parameters.check_known(REQUEST, &REQUEST_PARAMETERS)?;
@@ -230,7 +231,7 @@ impl OpenedRequest<'_> {
     }
 }
 
-/// The form that the request asks for. The output's own parameters go before the request's.
+/// The form that the request asks for. The parameters of the output take precedence over the parameters of the request.
 fn requested_form(head: &Head) -> Result<Form, V2Error> {
     let mut parameters = None;
     for tensor in &head.outputs {

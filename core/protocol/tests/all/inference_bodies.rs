@@ -312,7 +312,7 @@ fn a_parameter_of_another_type_is_named_with_its_value() {
     assert!(decode_request(long.as_bytes(), None, &SHAPE).unwrap_err().to_string().len() < 200);
 }
 
-/// The error of a request whose text has `from` replaced by `to`.
+/// Checks the error of a request whose text has `from` replaced by `to`.
 #[track_caller]
 fn check_text_refused(from: &str, to: &str, expected: &str) {
     let text = features_and_presence(&[1, 2, 3, 4, 5, 6]).to_string();

@@ -223,7 +223,7 @@ fn each_wrong_byte_is_named() {
     check_refused(|b| b.splice(4..5, [0x89, 0]).for_each(drop), Body::Gone, &DecodeError::SampleId);
 }
 
-/// Lengths of headers in bytes, with ids of each numbering. In version 1 a header had 12 bytes, in triggers 8 to 10, in requests 8.
+/// Lengths of headers in bytes, with ids of each numbering.
 #[test]
 fn bytes_of_headers_by_numbering() {
     let bytes = |sample: u64, body| {
@@ -258,7 +258,7 @@ fn golden_messages_of_coded_scores_and_maps() {
         encode(&message, &CODED, &mut bytes).unwrap();
         assert_eq!(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>(), golden);
         assert_eq!(decode(&bytes, &CODED), Ok(message));
-        // Without coding, only the map of full length is accepted.
+        // Limits without coding accept only the map of full length.
         let is_plain = matches!(body, Body::Features(map) if map.len() == 3);
         assert_eq!(decode(&bytes, &LIMITS).is_ok(), is_plain);
     }

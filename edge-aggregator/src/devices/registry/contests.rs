@@ -46,7 +46,7 @@ impl Registry {
         Some(heard + if others_send { self.silent_after / 2 } else { self.silent_after })
     }
 
-    /// Ends the session of a silent holder, if another device still claims its slot.
+    /// Takes the slot from a silent device in it, if another device still claims the slot.
     fn end_contest(&mut self, slot: Slot, now: Micros, changes: &mut Vec<Change>) {
         self.state.contests.retain(|(contested, _)| *contested != slot);
         let Some(holder) = self.state.holders.get(slot.index()).copied().flatten() else { return };
@@ -61,15 +61,16 @@ impl Registry {
         self.update_holders(holder.device, now, changes);
     }
 
-    /// The device other than `holder` that claims a slot; of several, the one that was heard last.
+    /// The device other than `holder` that claims a slot; of several, the one that was heard last. `None` if no other device claims the
+    /// slot.
     pub(super) fn successor(&self, slot: Slot, holder: DeviceIndex) -> Option<DeviceIndex> {
         let claims = |device: &&Device| device.session.claimed_slot().is_some_and(|claim| claim.slot == slot);
         let others = self.state.devices.iter().filter(|device| device.index != holder);
         others.filter(claims).max_by_key(|device| device.heard).map(|device| device.index)
     }
 
-    /// A device that lost its slot while it was silent sends again: it gets the slot back, unless the device in the slot sent its first
-    /// message at least `silent_after` ago.
+    /// Gives a slot back to a device that lost it by silence and sends again, unless the device in the slot sent its first message at least
+    /// `silent_after` ago.
     pub(super) fn return_to_slot(
         &mut self,
         index: DeviceIndex,

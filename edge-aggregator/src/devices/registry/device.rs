@@ -14,7 +14,7 @@ const FLAPPING_ENDS: usize = 3;
 /// Most characters of a device's software that are kept.
 const MAX_SOFTWARE_CHARS: usize = 64;
 
-/// Characters of the reason why a device is frozen that are kept.
+/// Most characters that are kept of the reason why a device is frozen.
 const MAX_FROZEN_CHARS: usize = 160;
 
 /// One device, from its first message on.
@@ -25,7 +25,7 @@ pub(super) struct Device {
     /// Arrival of the latest accepted message, birth or status; before any of these, arrival of the first message.
     pub(super) heard: Micros,
     pub(super) session: DeviceSession,
-    /// Whether the device lost its slot shortly before the leader's own connection ended. A broker that stops ends all connections, so such
+    /// True if the device lost its slot shortly before the leader's own connection ended. A broker that stops ends all connections, so such
     /// a loss says nothing about the device.
     pub(super) ended_with_broker: bool,
     /// Boot in the latest status `down` that named another boot than the birth did.
@@ -37,7 +37,7 @@ pub(super) struct Device {
     pub(super) logged: Vec<LoggedFault>,
     /// Arrival of the latest accepted answer to a sample.
     pub(super) answered: Option<Micros>,
-    /// When the device last took a slot.
+    /// Time at which the device last took a slot.
     pub(super) up_since: Option<Micros>,
     /// Latest times at which the device lost its slot, the oldest first.
     pub(super) ends: [Option<Micros>; FLAPPING_ENDS],
@@ -45,10 +45,10 @@ pub(super) struct Device {
     pub(super) refusal: Option<(Fault, String)>,
     /// Name and version of the device's software, from its birth.
     pub(super) software: String,
-    /// Why it is up and gives no answers, by its latest status.
+    /// Reason why the device is up and gives no answers, by its latest status.
     #[serde(default)]
     pub(super) frozen: Option<String>,
-    /// Whether too many other devices had a birth, so that this device was counted as forgotten. Its next birth ends that.
+    /// True if too many other devices had a birth, so that this device was counted as forgotten; false again after its next birth.
     #[serde(default)]
     pub(super) is_crowded_out: bool,
 }
@@ -58,7 +58,7 @@ pub(super) struct Device {
 pub(super) struct LoggedFault {
     pub(super) fault: Fault,
     pub(super) at: Micros,
-    /// Whether the line is of the present session.
+    /// True if the line is of the present session.
     pub(super) is_current: bool,
     /// Refusals by this fault since the line, which were not logged.
     pub(super) not_logged: u64,
@@ -95,7 +95,7 @@ impl Device {
         self.session.on(SessionEvent::Birth { start, has_ended: self.ended == Some(birth.boot) });
     }
 
-    /// Takes a status. `is_retained` says whether the broker had kept it from before the leader's connection.
+    /// Takes a status. `is_retained` is true if the broker had kept the status from before the leader's connection.
     pub(super) fn set_status(&mut self, status: Status, is_retained: bool) {
         let Status { state, boot, frozen, .. } = status;
         let heard = match state {
@@ -138,7 +138,6 @@ impl Device {
         Some(logged.not_logged)
     }
 
-    /// Notes that a fault was logged at this time.
     pub(super) fn logged(&mut self, fault: Fault, at: Micros) {
         self.logged.retain(|logged| logged.fault != fault);
         self.logged.push(LoggedFault { fault, at, is_current: true, not_logged: 0 });

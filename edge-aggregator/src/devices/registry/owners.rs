@@ -42,7 +42,7 @@ impl Registry {
         self.tell_names(changes);
     }
 
-    /// Judges the claim of a device again. Returns whether the device was accepted and is not any more, or the other way round.
+    /// Judges the claim of a device again. Returns true if the device was accepted before and is refused now, or the other way round.
     fn judge_again(&mut self, index: DeviceIndex, now: Micros) -> bool {
         let device = &self.state.devices[index.at];
         let Some(start) = device.session.start() else { return false };

@@ -8,13 +8,13 @@ use headwater_protocol::{DeviceId, Fault, PolicyId, Slot};
 use super::session::{CheckedBirth, DeviceSession, NetworkSlot, Sign};
 use super::{Device, DeviceIndex, Registry};
 
-/// Why a device is down whose end was told by its last will or its own status.
+/// Reason of a device that is down by its last will or by its own status.
 pub(super) const CONNECTION_ENDED: &str = "its connection to the broker has ended";
 
-/// Why a device is down that has a birth and no status.
+/// Reason of a device that has a birth and no status.
 const NO_STATUS: &str = "it has introduced itself and no status of it is at the broker";
 
-/// Why a device is down whose birth and status name different boots.
+/// Reason of a device whose birth and status name different boots.
 const OTHER_START: &str = "its birth and its status at the broker are of different starts";
 
 /// Time over which lost slots are counted for the state `flapping`.
@@ -24,22 +24,24 @@ const FLAPPING_TIME: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(crate) struct RegisteredDevice<'a> {
     pub(crate) id: &'a DeviceId,
-    /// The slot that it fills or claims.
+    /// Slot that the device fills or claims.
     pub(crate) slot: Slot,
     pub(crate) claim: ClaimState<'a>,
-    /// Whether it lost its slot three times in the last minute.
+    /// True if the device lost its slot three times in the last minute.
     pub(crate) is_flapping: bool,
-    /// Arrival of its latest accepted message.
+    /// Arrival of the device's latest accepted message.
     pub(crate) heard: Micros,
-    /// Arrival of the device's latest accepted answer, or the time at which the device took its slot, whichever is later.
+    /// Arrival of the device's latest accepted answer, or the time at which the device took its slot, whichever is later; `None` before
+    /// both.
     pub(crate) answered: Option<Micros>,
-    /// Whether the device has sent a message since the leader connected: a broker may keep the status `up` of a device that is gone.
+    /// False if the device is up only by a message from before the leader's present connection: the broker may keep the status `up` of a
+    /// device that is gone.
     pub(crate) is_live: bool,
-    /// Name and version of its software.
+    /// Name and version of the device's software.
     pub(crate) software: &'a str,
-    /// Why it is up and gives no answers, as it says.
+    /// Reason that the device names for giving no answers while it is up; `None` if it names none.
     pub(crate) frozen: Option<&'a str>,
-    /// Why its latest birth is refused, if it is.
+    /// Reason why the latest birth is refused; `None` if it is accepted.
     pub(crate) refusal: Option<&'a str>,
 }
 
@@ -115,7 +117,7 @@ impl Registry {
     }
 }
 
-/// Why a device with a birth is not up.
+/// Reason why a device with a birth is not up.
 fn down_reason(device: &Device) -> &'static str {
     match device.session {
         DeviceSession::Replaced(_, None) | DeviceSession::Ended(_) => CONNECTION_ENDED,

@@ -42,11 +42,11 @@ pub(super) struct CheckedBirth {
     pub(super) messages: headwater_protocol::Session,
     /// Numbering of the device's samples; `None` if its birth names none.
     pub(super) numbering: Option<Numbering>,
-    /// Whether the device sends batches if the leader reads batches.
+    /// True if the device sends batches when the leader reads batches.
     pub(super) sends_batches: bool,
     /// Policy under which the device decides by itself; `None` if it does not.
     pub(super) policy: Option<PolicyId>,
-    /// Why the birth is refused; `None` if it is accepted.
+    /// Fault for which the birth is refused; `None` if it is accepted.
     pub(super) refusal: Option<Fault>,
 }
 
@@ -64,25 +64,25 @@ pub(super) enum LatestStatus {
     Down(Boot),
 }
 
-/// How the leader learned that a device is up.
+/// Evidence by which the leader knows that a device is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Sign {
-    /// By a message that was sent while the leader was connected.
+    /// A message that was sent while the leader was connected.
     Live,
-    /// By a message from before the leader's present connection, most often a status that the broker had kept.
+    /// A message from before the leader's present connection, most often a status that the broker had kept.
     Kept,
-    /// By a status that the broker had kept, of a boot whose end the leader has seen: a broker that crashed may have kept an old status.
+    /// A status that the broker had kept, of a boot whose end the leader has seen: a broker that crashed may have kept an old status.
     KeptAfterEnd,
 }
 
-/// What changes a session.
+/// An event that changes a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SessionEvent {
     /// A birth; `has_ended` says whether the leader knows already that the birth's boot has ended.
     Birth { start: CheckedBirth, has_ended: bool },
     /// The birth was cleared.
     BirthCleared,
-    /// A status: up for any boot, or down for the boot of the birth.
+    /// A status: `up` for any boot; `down` for the boot of the birth, or for any boot if there is no birth.
     Status(LatestStatus),
     /// The birth was judged again: accepted, or refused by a fault.
     Judged(Option<Fault>),
@@ -208,7 +208,7 @@ impl DeviceSession {
         }
     }
 
-    /// How the leader learned that the device is up; `None` while no status says so.
+    /// Evidence that the device is up; `None` while no status says so.
     pub(super) fn sign(&self) -> Option<Sign> {
         match self.heard()? {
             LatestStatus::Up(_, sign) => Some(sign),
@@ -216,7 +216,7 @@ impl DeviceSession {
         }
     }
 
-    /// How strongly the latest status says that the device lives: 0 for not at all, 2 for a live one.
+    /// Strength of the evidence that the device lives: 0 for none, 1 for a status from before the leader's connection, 2 for a live message.
     pub(super) fn sign_of_life(&self) -> u8 {
         match self.sign() {
             None | Some(Sign::KeptAfterEnd) => 0,
@@ -225,12 +225,12 @@ impl DeviceSession {
         }
     }
 
-    /// Whether the status is up for the boot of the birth.
+    /// True if the status is up for the boot of the birth.
     pub(super) fn is_up(&self) -> bool {
         matches!(self, Self::Up(..) | Self::Replaced(_, Some(_)))
     }
 
-    /// Whether no accepted birth is known.
+    /// True if no accepted birth is known.
     pub(super) fn is_of_stranger(&self) -> bool {
         self.start().is_none_or(|start| start.refusal.is_some())
     }

@@ -1,4 +1,4 @@
-//! Local edges: each collects features, and runs its section on a thread of its own, apart from the async threads.
+//! Local edges: each local edge collects features, and runs its section on a thread of its own, apart from the async threads.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
@@ -17,7 +17,7 @@ use crate::error::AggregatorError;
 /// Edges that run in this process.
 pub(crate) struct LocalEdges {
     edges: Vec<LocalEdge>,
-    /// Sender of replies: each edge's thread gets a clone, and replies without a run of the section use this one.
+    /// Sender of replies: each edge's thread gets a clone, and replies without a run of the section use this sender.
     sender: UnboundedSender<EdgeReply>,
     replies: UnboundedReceiver<EdgeReply>,
     /// Actions of the collectors; empty between events.
@@ -35,7 +35,7 @@ pub(crate) struct EdgeReply {
     pub(crate) slots: SlotSet,
     /// Scores and feature map; `None` if no features came or the section did not run or failed.
     pub(crate) output: Option<TierOutput>,
-    /// Whether the section failed, or could not take the job.
+    /// True if the section failed, or could not take the job.
     pub(crate) failed: bool,
 }
 
@@ -47,7 +47,6 @@ struct LocalEdge {
 }
 
 impl LocalEdges {
-    /// No edges yet.
     pub(crate) fn new() -> Self {
         let (sender, replies) = unbounded_channel();
         Self { edges: Vec::new(), sender, replies, actions: Vec::new() }
@@ -95,7 +94,8 @@ impl LocalEdges {
         self.edges.iter().map(|edge| (edge.at.generation, edge.at.edge))
     }
 
-    /// Gives edges the leader's event if it concerns them: features, features that a device has lost, or a device that is down.
+    /// Gives the edges of a network an event of the leader, if it is one of these: features, features that a device has lost, or a device
+    /// that is down.
     pub(crate) fn handle_leader_event(&mut self, now: Micros, generation: Generation, event: &Event<'_>) {
         match *event {
             Event::Features { slot, sample, bits, .. } => {
@@ -138,12 +138,10 @@ impl LocalEdges {
         self.edges.iter().filter_map(|edge| edge.collector.next_timer()).min()
     }
 
-    /// Waits for the next reply.
     pub(crate) async fn next(&mut self) -> EdgeReply {
         self.replies.recv().await.expect("the channel stays open: `sender` is one of its senders")
     }
 
-    /// The next reply, if one has come.
     pub(crate) fn try_next(&mut self) -> Option<EdgeReply> {
         self.replies.try_recv().ok()
     }
@@ -159,19 +157,19 @@ fn run(
     let NetworkEdge { generation, edge } = at;
     let mut failures = 0u64;
     while let Ok(EdgeJob { sample, slots, features, presence }) = queue.recv() {
-        let output = match section.run(1, &features, &presence) {
-            // Scores that are not finite count as a failure, since the leader would refuse them.
-            Ok(outputs) => {
-                outputs.into_iter().next().filter(|it| it.scores.iter().all(|score| score.is_finite()))
+        let outputs = section.run(1, &features, &presence);
+        let output = outputs.map(|outputs| outputs.into_iter().next()).map_err(|error| error.to_string());
+        // The leader would refuse scores that are not finite.
+        let is_finite = |output: &TierOutput| output.scores.iter().all(|score| score.is_finite());
+        let output =
+            output.and_then(|output| output.filter(is_finite).ok_or("its scores are not finite".into()));
+        if let Err(reason) = &output {
+            failures += 1;
+            if failures == 1 {
+                error!(%edge, %sample, reason, "the edge section failed; more failures are only counted");
             }
-            Err(reason) => {
-                failures += 1;
-                if failures == 1 {
-                    error!(%edge, %sample, %reason, "the edge section failed; more failures are only counted");
-                }
-                None
-            }
-        };
+        }
+        let output = output.ok();
         let failed = output.is_none();
         if replies.send(EdgeReply { generation, edge, sample, slots, output, failed }).is_err() {
             return;

@@ -1,4 +1,4 @@
-//! An edge in a process of its own (configuration f), and its event loop under one network.
+//! An edge in a process of its own (configuration f), with one event loop for each network of the group.
 //!
 //! The edge takes requests of the leader and features of the edge's devices, runs its section, and answers the leader.
 
@@ -42,7 +42,7 @@ impl GroupEdge {
     /// runtime.
     ///
     /// # Errors
-    /// [`AggregatorError`]: another role, a network without that edge, a section that does not load, or the link.
+    /// [`AggregatorError`]: another role, a network without that edge, a section that does not load, or a connection that cannot be set up.
     pub async fn start(shared: &Shared, config: &OpenedGroup) -> Result<Self, AggregatorError> {
         let Role::Edge { edge, id } = &config.role else {
             return Err(AggregatorError::mistake("role: expected \"edge\", found \"leader\""));
@@ -239,7 +239,7 @@ impl Worker {
                     let collect = EdgeEvent::Collect { sample: header.sample, slots };
                     self.edges.handle(at, self.generation, collect);
                 }
-                _ => debug!("a request of another network"),
+                _ => debug!("a request that is malformed or of another network"),
             };
         }
         if topic == self.status_topic {

@@ -93,7 +93,7 @@ impl Broker {
         self.outbox.close(Instant::now(), false);
     }
 
-    /// Waits until the outbox, which publishes what it can, has come to this.
+    /// Waits until `is_done` holds, while the outbox publishes what it can.
     async fn wait_until(&mut self, is_done: impl Fn(&Outbox) -> bool) {
         let wait = async {
             while !is_done(&self.outbox) {
@@ -109,7 +109,6 @@ impl Broker {
         self.outbox.refused.drain(..).map(|sample| sample.0).collect()
     }
 
-    /// The samples whose results wait.
     fn waiting(&self) -> Vec<u64> {
         self.outbox.waiting.iter().map(|message| message.sample.0).collect()
     }

@@ -12,20 +12,21 @@ use sha2::Sha256;
 pub(super) struct Login {
     user: String,
     password: String,
-    /// The latest challenge to digest authentication, and the requests under it.
+    /// The latest challenge to digest authentication, and the number of requests that have answered it.
     digest: Mutex<Option<(Challenge, u32)>>,
 }
 
 impl Login {
     /// # Errors
-    /// A sentence without the pair.
+    /// A text that does not repeat the pair.
     pub(super) fn of_pair(pair: &str) -> Result<Self, String> {
         let parts = pair.split_once(':').filter(|_| !pair.chars().any(char::is_control));
         let (user, password) = parts.ok_or("expected user:password in one line, found another text")?;
         Ok(Self { user: user.to_owned(), password: password.to_owned(), digest: Mutex::default() })
     }
 
-    /// The header value for a request of this path and query, marked as sensitive so that it is never printed; and the nonce in it.
+    /// The header value for a request of this path and query, and the nonce in a digest. The value is marked as sensitive, so that it is never
+    /// printed.
     pub(super) fn authorization(&self, path: &str) -> Option<(HeaderValue, Option<String>)> {
         let digest = self.digest.lock().as_mut().map(|(challenge, requests)| {
             *requests += 1;
@@ -52,7 +53,7 @@ impl Login {
         let usable = asked.iter().filter(|challenge| challenge.digest().is_some());
         let Some(new) = usable.max_by_key(|challenge| challenge.digest().map(|digest| digest.hash)) else {
             let is_basic = asked.iter().any(|challenge| challenge.scheme.eq_ignore_ascii_case("basic"));
-            // A camera that took Digest takes Basic alone now.
+            // The camera took Digest before, and takes Basic alone now.
             if is_basic && self.digest.lock().take().is_some() {
                 return Ok(());
             }
@@ -65,12 +66,12 @@ impl Login {
             });
         };
         let mut digest = self.digest.lock();
-        // The same nonce again: it is not the nonce that is refused. More tries would lock the account on many cameras.
+        // The camera sends the same nonce again, so it refuses user and password. More tries would lock the account on many cameras.
         let nonce = new.text("nonce");
         if used == Some(nonce) && !new.text("stale").eq_ignore_ascii_case("true") {
             return Err(format!("the camera refuses user and password (Digest of {:?})", new.text("realm")));
         }
-        // Another request may have brought the nonce; its requests are counted on.
+        // Another request may have brought this nonce already: then the count of its requests goes on.
         if digest.as_ref().is_none_or(|(known, _)| known.text("nonce") != nonce) {
             *digest = Some((new.clone(), 0));
         }
@@ -98,7 +99,7 @@ struct Challenge {
     parameters: Vec<(String, String)>,
 }
 
-/// The challenges of an answer, those of one header line too: `Basic realm="cam", Digest realm="cam", nonce="1"`.
+/// The challenges of an answer. One header line may have several: `Basic realm="cam", Digest realm="cam", nonce="1"`.
 fn challenges(headers: &HeaderMap) -> Vec<Challenge> {
     let mut challenges: Vec<Challenge> = Vec::new();
     for value in headers.get_all(WWW_AUTHENTICATE) {
@@ -146,19 +147,19 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Hash of digest authentication; the stronger one is the greater.
+/// Hash of digest authentication, in ascending order of strength.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Hash {
     Md5,
     Sha256,
 }
 
-/// How a challenge to digest authentication is answered.
+/// Form of the answer to a challenge of digest authentication.
 struct Digest {
     hash: Hash,
-    /// The first part of the answer covers both nonces (`-sess`).
+    /// True if the first part of the answer covers both nonces (`-sess`).
     is_of_session: bool,
-    /// The answer covers the number of the request (`qop`: `auth`, or `auth-int` with the body); not with cameras of RFC 2069.
+    /// The `qop` of an answer that covers the number of the request: `auth`, or `auth-int` with the body; `None` for cameras of RFC 2069.
     quality: Option<&'static str>,
 }
 
@@ -168,12 +169,12 @@ impl Challenge {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// A parameter; empty where the camera leaves it out.
+    /// A parameter; empty if the camera leaves it out.
     fn text(&self, name: &str) -> &str {
         self.parameter(name).unwrap_or_default()
     }
 
-    /// How the challenge is answered; `None` for another scheme, and for a digest that cannot be answered.
+    /// Form of the answer to the challenge; `None` for another scheme, and for a digest that cannot be answered.
     fn digest(&self) -> Option<Digest> {
         self.parameter("nonce").filter(|_| self.scheme.eq_ignore_ascii_case("digest"))?;
         let algorithm = self.parameter("algorithm").unwrap_or("MD5").to_ascii_uppercase();
@@ -214,7 +215,7 @@ impl Challenge {
         let [user, realm, nonce, path] = [login.user.as_str(), realm, nonce, path].map(quoted);
         let mut fields =
             format!("username={user}, realm={realm}, nonce={nonce}, uri={path}, response=\"{response}\"");
-        // As the camera writes it; some take no answer that names an algorithm which they did not.
+        // The algorithm stands in the answer only if the camera names it, and as the camera writes it: some cameras refuse other answers.
         fields.extend(self.parameter("algorithm").map(|algorithm| format!(", algorithm={algorithm}")));
         fields.extend(self.parameter("opaque").map(|opaque| format!(", opaque={}", quoted(opaque))));
         fields.extend(quality.map(|quality| format!(", qop={quality}, nc={count}")));
@@ -319,13 +320,13 @@ mod tests {
         assert_eq!(used.as_deref(), Some("2"));
         let header = header.to_str().unwrap();
         assert!(header.contains(r#"nonce="2""#) && header.contains("algorithm=sha-256"), "{header}");
-        // The same nonce again refuses the password; a new or a stale one does not.
+        // A camera that sends the same nonce again refuses the password; a camera that sends a new or a stale nonce does not.
         assert!(login.take_challenge(&headers, Some("2")).unwrap_err().contains("refuses user and password"));
         login.take_challenge(&asked(&[r#"Digest nonce="4""#]), Some("2")).unwrap();
         login.take_challenge(&asked(&[r#"Digest nonce="4", stale=TRUE"#]), Some("4")).unwrap();
         // A request without this nonce, at the same time, says nothing of the password.
         login.take_challenge(&asked(&[r#"Digest nonce="4""#]), None).unwrap();
-        // A camera that takes Basic again gets it, once without a new refusal.
+        // A camera that takes Basic alone now gets Basic; its next refusal is one of the password.
         let basic = asked(&[r#"Basic realm="cam""#]);
         login.take_challenge(&basic, Some("4")).unwrap();
         assert_eq!(login.authorization("/").unwrap().1, None);

@@ -1,5 +1,5 @@
-//! A snapshot URL: a GET at each capture, abandoned before the next capture is due. The first sound image in the answer is the frame,
-//! whatever the header says of it. Slots that see parts of one camera share the answer.
+//! A snapshot URL: a GET request at each capture, abandoned after the timeout of the settings. The first image in the answer that is neither
+//! cut nor broken is the frame, whatever content type the header names. Slots that see parts of one camera share the answer.
 
 mod login;
 
@@ -36,7 +36,7 @@ use crate::error::DeviceError;
 use crate::settings::HttpSettings;
 use login::Login;
 
-/// Requests under way. A camera slower than the captures does not get more and more of them.
+/// Largest number of requests under way, so that a camera that is slower than the captures does not get more and more requests.
 const MAX_REQUESTS: usize = 4;
 
 /// Client of a camera.
@@ -45,18 +45,18 @@ pub(crate) struct SnapshotClient {
     http: HttpClient,
     login: Option<Login>,
     timeout: Duration,
-    /// The slots that run, each with its place.
+    /// The slots that run, each with its place, a number that stays the same while other slots end.
     slots: Mutex<Vec<(usize, Preprocessor)>>,
     /// The latest samples that several slots ask for, each with its snapshot.
     shared: Mutex<VecDeque<(SampleId, Arc<OnceCell<SlotViews>>)>>,
 }
 
-/// The view of each slot in a snapshot, with the place of the slot.
+/// The view of each slot in a snapshot, or the fault, with the place of the slot.
 type SlotViews = Vec<(usize, Result<View, Missing>)>;
 
 /// The view of a snapshot.
 pub(crate) struct Snapshot {
-    /// Its sample, with the time of the capture in microseconds.
+    /// The sample, with the time of the capture in microseconds since the device's start.
     pub(crate) capture: (SampleId, u64),
     pub(crate) frame: NamedView,
 }
@@ -105,7 +105,7 @@ impl SnapshotClient {
         SnapshotRequests { client: self, place, slot, under_way: JoinSet::new() }
     }
 
-    /// The snapshot of a sample, which the first slot requests that asks for it.
+    /// The snapshot of a sample. It is requested once, by the first slot that asks for it.
     fn shared_snapshot(&self, sample: SampleId) -> Arc<OnceCell<SlotViews>> {
         let mut shared = self.shared.lock();
         if let Some((_, snapshot)) = shared.iter().find(|(known, _)| *known == sample) {
@@ -119,7 +119,8 @@ impl SnapshotClient {
         snapshot
     }
 
-    /// The view of a slot in the snapshot of a sample, which is requested unless another slot has; a fault is counted.
+    /// The view of a slot in the snapshot of a sample, which is requested unless another slot has requested it; `None` for a fault, which is
+    /// counted.
     async fn view(&self, sample: SampleId, place: usize, slot: &Preprocessor) -> Option<View> {
         let snapshot = self.shared_snapshot(sample);
         let slots = snapshot.get_or_init(|| self.request_views()).await;
@@ -137,14 +138,14 @@ impl SnapshotClient {
         self.views_of_sound_image(&slots).await.unwrap_or_else(missing)
     }
 
-    /// The views of the first image of an answer that is neither cut nor broken. The camera has `timeout` to send it.
+    /// The views of the first image of an answer that is neither cut nor broken. The camera has `timeout` to send this image.
     async fn views_of_sound_image(&self, slots: &[(usize, Preprocessor)]) -> Result<SlotViews, Missing> {
         let until = Instant::now() + self.timeout;
         let late =
             || (FrameFault::TIMEOUT, format!("no whole answer within {} ms", self.timeout.as_millis()));
         let mut answer = timeout_at(until, self.fetch()).await.unwrap_or_else(|_| Err(late()))?;
         loop {
-            // An answer whose images are at hand never waits, so nothing else ends it.
+            // An answer with more and more images at hand never waits, so that `timeout_at` would not end it.
             if Instant::now() >= until {
                 return Err(answer.fault.take().unwrap_or_else(late));
             }
@@ -165,7 +166,7 @@ impl SnapshotClient {
         }
     }
 
-    /// The answer with its images. A camera that asks for digest authentication is asked again.
+    /// The answer with its images. If the camera asks for digest authentication, a second request is sent.
     async fn fetch(&self) -> Result<AnswerImages, Missing> {
         let (response, nonce) = self.request().await?;
         let refused = |reason| (FrameFault::STATUS, format!("status 401 Unauthorized: {reason}"));
@@ -192,7 +193,7 @@ impl SnapshotClient {
         }
     }
 
-    /// Where a camera sends its clients, without the query, and what to do; for an error.
+    /// Text of an error about a redirect: the new address, without the query, and advice; empty without a new address.
     fn new_address(&self, headers: &HeaderMap) -> String {
         let location = headers.get(LOCATION).and_then(|location| location.to_str().ok());
         let url = location.and_then(|to| match to.starts_with('/') && !to.starts_with("//") {
@@ -207,7 +208,7 @@ impl SnapshotClient {
         format!(" to {url}: {advice}")
     }
 
-    /// The answer to a request, and the nonce of the request's digest.
+    /// The answer to a request, and the nonce of the request's digest; `None` for a request without a digest.
     async fn request(&self) -> Result<(Response<Incoming>, Option<String>), Missing> {
         let mut request = Request::get(self.url.uri().map_err(bad_request)?)
             .header(USER_AGENT, concat!("headwater-device/", env!("CARGO_PKG_VERSION")))
@@ -238,7 +239,7 @@ fn bad_request(error: impl std::fmt::Display) -> Missing {
     (FrameFault::UNREACHABLE, error.to_string())
 }
 
-/// Images of an answer, one after the other: an answer in parts may go on for ever.
+/// Images of an answer, read one after the other, since a multipart answer may go on for ever.
 struct AnswerImages {
     headers: HeaderMap,
     body: Incoming,
@@ -247,13 +248,13 @@ struct AnswerImages {
     images: ImageSplitter,
     /// Bytes of the body so far.
     read: u64,
-    /// The first of these bytes, for an error.
+    /// The first bytes of the body, for an error.
     shown: Vec<u8>,
     /// Fault of the first image that gives no view.
     fault: Option<Missing>,
 }
 
-/// First bytes of an answer, or of a line of its header, that an error repeats.
+/// Largest number of first bytes of a body or a header that an error repeats.
 const SHOWN_BYTES: usize = 40;
 
 impl AnswerImages {
@@ -263,7 +264,8 @@ impl AnswerImages {
         Self { headers, body, bytes, images, read: 0, shown, fault: None }
     }
 
-    /// The next file, whole as far as its structure tells; at the end the first fault.
+    /// The next image file, which its structure shows to be whole. At the end of the answer the error is the first fault, or that there is no
+    /// image.
     async fn next_image(&mut self) -> Result<Vec<u8>, Missing> {
         let broke_off = loop {
             let mut left = &self.bytes[..];
@@ -319,7 +321,7 @@ impl AnswerImages {
 }
 
 impl SnapshotRequests {
-    /// Requests a snapshot, which comes out of the next call of [`SnapshotRequests::next`].
+    /// Requests a snapshot, which a later call of [`SnapshotRequests::next`] returns. With [`MAX_REQUESTS`] under way, counts a fault instead.
     pub(crate) fn start(&mut self, sample: SampleId, captured_us: u64) {
         if self.under_way.len() >= MAX_REQUESTS {
             let detail = format_args!("{}: {MAX_REQUESTS} requests are unanswered", self.client.url);

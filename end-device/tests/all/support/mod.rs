@@ -31,7 +31,7 @@ use tokio::time::timeout;
 /// Longest wait of a test; only a failing test waits so long, also on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Samples in the test's frames.
+/// Number of samples in the frames of the tests.
 pub(crate) const SAMPLES: u64 = 8;
 
 /// The sample that no slot has in view.
@@ -51,7 +51,6 @@ pub(crate) fn bundle() -> Arc<Bundle> {
     Arc::new(Bundle::from_bytes(&network().bundle()).expect("a bundle as written"))
 }
 
-/// A network of one device.
 pub(crate) fn single() -> TinyNetwork {
     TinyNetwork { slots: 1, ..network() }
 }
@@ -109,7 +108,7 @@ pub(crate) fn config(group: &str, slot: u8) -> OpenedDevice {
     config
 }
 
-/// Sets the cause of a capture with its period.
+/// Sets the cause of a capture, and the period of the clock.
 pub(crate) fn set_capture(config: &mut OpenedDevice, capture: Capture) {
     let (word, period_ms) = match capture {
         Capture::Trigger => (CaptureWord::Trigger, None),
@@ -120,7 +119,7 @@ pub(crate) fn set_capture(config: &mut OpenedDevice, capture: Capture) {
     config.settings.period_ms = period_ms;
 }
 
-/// The frames of one slot, through a real archive.
+/// The frames of one slot, written to an archive and read again.
 pub(crate) fn frames(slot: u8) -> Frames {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("frames.tar.gz");
@@ -129,7 +128,6 @@ pub(crate) fn frames(slot: u8) -> Frames {
     Frames::of_archive(Arc::new(archive), Slot::new(slot).expect("below 64")).expect("it has samples")
 }
 
-/// Counts of the messages of one kind.
 pub(crate) fn sent_of(report: &DeviceReport, kind: Kind) -> Sent {
     report.counts.sent.get(kind.name()).copied().unwrap_or_default()
 }
@@ -147,7 +145,6 @@ pub(crate) async fn leader_and_device(group: &str, slot: u8) -> (Leader, DeviceH
     (Leader::of(group).await, started(config(group, slot)).await)
 }
 
-/// The reason for which a device does not start.
 pub(crate) async fn refusal(
     config: OpenedDevice,
     bundle: Arc<Bundle>,
@@ -219,7 +216,7 @@ impl Leader {
         self.settles_and_allows(None, closed, late);
     }
 
-    /// Settles samples, and allows answers to wait for others for `batch_ms`; `None`: the leader reads no batches.
+    /// Settles samples, and allows answers to wait for `batch_ms` for a common message; `None` if the leader reads no batches.
     pub(crate) fn settles_and_allows(&self, batch_ms: Option<u32>, closed: &[(u64, u64)], late: &[u64]) {
         let closed: Vec<_> = closed.iter().map(|(first, last)| (SampleId(*first), SampleId(*last))).collect();
         let highest = closed.iter().map(|(_, last)| *last).max().unwrap_or_default();
@@ -262,7 +259,7 @@ impl Leader {
         self.receives(&["summary", "features"]).await
     }
 
-    /// The sample of the next summary or features message, and whether it is late.
+    /// The sample of the next summary or features message, and true if the message is marked late.
     pub(crate) async fn answered(&mut self) -> (u64, bool) {
         let answer = self.answer().await;
         let header = answer.message().header;
@@ -275,12 +272,11 @@ impl Leader {
         assert_eq!(self.answered().await, (sample, false));
     }
 
-    /// The next birth.
     pub(crate) async fn birth(&mut self) -> Birth {
         serde_json::from_slice(&self.receives(&["birth"]).await.payload).expect("a birth")
     }
 
-    /// Why the next status says that the device gives no answers.
+    /// The reason in the next status for which samples are not answered: a frozen, dark or covered camera; `None` if the status has no reason.
     pub(crate) async fn frozen(&mut self) -> Option<String> {
         let status = self.receives(&["status"]).await;
         serde_json::from_slice::<Status>(&status.payload).expect("a status").frozen

@@ -32,19 +32,19 @@ pub(crate) fn png(seed: u64) -> Vec<u8> {
     image_codec::png(&View::new(Shape::rgb(8, 8), pixels(seed))).unwrap()
 }
 
-/// The frame as raw RGB: the three colours of each pixel together.
+/// The frame as raw RGB, with the three colours of each pixel together.
 pub(crate) fn rgb24(seed: u64) -> Vec<u8> {
     let planes = pixels(seed);
     (0..64).flat_map(|at| [planes[at], planes[64 + at], planes[128 + at]]).collect()
 }
 
-/// The scores of the single device's section.
+/// The scores of the section of a network of one device.
 pub(crate) fn scores(seed: u64) -> Vec<u8> {
     let mut section = DeviceSection::load(&single_bundle(), slot(), &TractEngine::new()).unwrap();
     scores_bytes(&section.run(&pixels(seed), 1).unwrap()[0])
 }
 
-/// Settings of a source, from flags with spaces between them.
+/// Settings of a source from flags, which are separated by spaces.
 pub(crate) fn source(flags: &str) -> SourceSettings {
     loaded(Sources::default().with_arguments(flags.split(' ')))
 }
@@ -81,7 +81,7 @@ pub(crate) fn single_config(group: &str, capture: Capture) -> OpenedDevice {
     config
 }
 
-/// Frames on a pipe.
+/// A source of frames from a reader; raw frames have 8 x 8 pixels.
 pub(crate) fn pipe(input: impl std::io::Read + Send + 'static, format: StdinFormat) -> Source {
     let frames = StdinSettings { format, size: (format == StdinFormat::Rgb24).then_some([8, 8]) };
     Source::of_reader(input, frames, slot(), &preprocessing()).unwrap()
@@ -123,7 +123,6 @@ pub(crate) async fn ended(device: &mut DeviceHandle) -> Ended {
     timeout(PATIENCE, device.ended()).await.expect("it ends")
 }
 
-/// A frame as a PPM.
 pub(crate) fn ppm(seed: u64) -> Vec<u8> {
     [b"P6\n8 8\n255\n".as_slice(), &rgb24(seed)].concat()
 }

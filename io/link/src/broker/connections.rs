@@ -18,7 +18,7 @@ use super::sessions::{ConnectionId, Session, Sessions};
 const MAX_CONNECTIONS: usize = 1024;
 /// Longest wait for the CONNECT of a new connection.
 const CONNECT_LIMIT_MS: u64 = 5000;
-/// Bytes that may wait for one socket. Above this, messages stay in their queue and the broker does not read the client.
+/// Bytes that wait for one socket before messages stay in their queue and the broker stops reading the client.
 pub(super) const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// All connections of the broker.
@@ -36,7 +36,6 @@ type Step = Result<(), End>;
 struct Connection {
     stage: Stage,
     heard_ms: u64,
-    /// Longest silence of the client.
     silence_limit_ms: u64,
     limits: Limits,
     aliases: HashMap<u16, Bytes>,
@@ -50,7 +49,7 @@ enum Stage {
     #[default]
     New,
     Open(SessionId),
-    /// The last packet is written, then the socket closes.
+    /// The socket closes once the last packet is written.
     Ended,
 }
 
@@ -71,7 +70,7 @@ impl Connections {
     pub(super) fn receive(&mut self, id: ConnectionId, input: &mut BytesMut, now_ms: u64) {
         while let Some(connection) = self.connections.get_mut(&id) {
             let stage = connection.stage;
-            // A client that does not read its answers is not read either.
+            // The broker stops reading a client that does not read the broker's answers.
             if matches!(stage, Stage::Ended) || connection.answers.len() > OUTPUT_BYTES {
                 return;
             }
@@ -231,8 +230,8 @@ impl Connections {
         self.answer(id, &Packet::UnsubAck(UnsubAck { pkid: packet.pkid, reasons, properties: None }))
     }
 
-    /// How a DISCONNECT of the client ends the connection: without the last will if the reason is the normal one, otherwise with it.
-    /// A change of the session's expiry that MQTT forbids is a protocol error.
+    /// Handles a DISCONNECT of the client. The normal reason gives `End::Left`, without the last will; any other reason gives
+    /// `End::Silent`, with the last will. A change of the session's expiry that MQTT forbids is a protocol error.
     fn leave(&mut self, session: SessionId, packet: &Disconnect) -> End {
         let expiry_s = packet.properties.as_ref().and_then(|properties| properties.session_expiry_interval);
         match expiry_s.is_none_or(|expiry_s| self.sessions.set_expiry(session, expiry_s)) {
@@ -244,7 +243,7 @@ impl Connections {
 
     fn answer(&mut self, id: ConnectionId, packet: &Packet) -> Step {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
-        // If the answer is larger than the client takes, the connection ends.
+        // The connection ends if the answer is larger than the client's packet limit.
         let written = packet.write(&mut connection.answers, Some(connection.limits.max_packet_bytes));
         written.map_or(Err(End::Disconnected(Reason::PacketTooLarge)), |_| Ok(()))
     }
@@ -263,7 +262,7 @@ fn check_connect(asked: &ConnectProperties, will: Option<&LastWill>) -> Step {
     refusal.map_or(Ok(()), |(_, code)| Err(End::Refused(code)))
 }
 
-/// The topic of a message. A topic with an alias is remembered for the connection; later the alias alone stands for that topic.
+/// Returns the full topic of a message. A topic with an alias is remembered for the connection; later the alias alone stands for the topic.
 fn resolve(aliases: &mut HashMap<u16, Bytes>, topic: Bytes, alias: Option<u16>) -> Result<Bytes, Reason> {
     match alias {
         None if topic.is_empty() => Err(Reason::ProtocolError),
@@ -318,7 +317,6 @@ mod tests {
             broker.receive(id, &mut bytes(packet), 0);
         }
 
-        /// Reads what the broker writes; panics if that is not MQTT 5.
         fn read(&mut self, broker: &mut Connections) {
             let Some(id) = self.connection else { return };
             let mut output = BytesMut::new();

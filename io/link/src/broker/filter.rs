@@ -3,12 +3,12 @@
 /// Most levels of a filter, as in Mosquitto.
 const MAX_LEVELS: usize = 200;
 
-/// Whether a filter has the form that MQTT asks for, and not too many levels.
+/// Returns true if a filter has the form that MQTT asks for, and at most `MAX_LEVELS` levels.
 pub(super) fn is_valid(filter: &str) -> bool {
     rumqttc::valid_filter(filter) && filter.split('/').count() <= MAX_LEVELS
 }
 
-/// Whether a filter matches a topic. A wildcard in the first level does not match a topic that begins with `$`.
+/// Returns true if a filter matches a topic. A wildcard in the first level does not match a topic that begins with `$`.
 pub(super) fn matches(filter: &str, topic: &str) -> bool {
     if topic.starts_with('$') && filter.starts_with(['+', '#']) {
         return false;

@@ -9,7 +9,7 @@ pub(super) type SessionId = u64;
 /// Rough number of bytes in memory that a message takes besides its packet.
 const OVERHEAD_BYTES: usize = 256;
 
-/// A published message. Subscribers share it.
+/// A published message, which its subscribers share.
 #[derive(Debug)]
 pub(super) struct Message {
     /// The packet with its topic in full, without an alias.

@@ -1,7 +1,8 @@
 //! A small MQTT 5 broker in this process, on loopback alone: for the demo, for tests and for a first try. Sites run on Mosquitto.
 //!
 //! The broker speaks MQTT 5 with `QoS` 0 and 1 and keeps everything in memory. The broker refuses `QoS` 2, shared subscriptions,
-//! subscription identifiers, authentication and older versions. A user name is not checked. Every queue has a bound.
+//! subscription identifiers, enhanced authentication (AUTH) and other versions of MQTT. User names and passwords are not checked.
+//! Every queue has a bound.
 //!
 //! ```text
 //! server         sockets, one task for each connection, one thread
@@ -67,7 +68,7 @@ impl EmbeddedBroker {
         self.address.clone()
     }
 
-    /// Ends every connection and frees the port. Sessions and retained messages are gone.
+    /// Ends every connection and frees the port. Sessions and retained messages are lost.
     pub fn stop(self) {}
 
     fn listen(port: u16) -> io::Result<(Endpoint, Running)> {

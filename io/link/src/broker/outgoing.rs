@@ -58,8 +58,8 @@ impl Outgoing {
         bytes <= MAX_BYTES
     }
 
-    /// The next packet to write. Skips expired messages, and messages larger than the subscriber takes; the latter are counted in
-    /// `dropped`.
+    /// The next packet to write; `None` if none waits, or if a message at `QoS` 1 has to wait for acknowledgements. Skips expired
+    /// messages. Skips messages larger than the subscriber takes, and counts them in `dropped`.
     pub(super) fn next(&mut self, limits: Limits, now_ms: u64, dropped: &mut u64) -> Option<Publish> {
         loop {
             let max_sent = limits.max_unacknowledged.min(MAX_UNACKNOWLEDGED);

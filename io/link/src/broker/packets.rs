@@ -14,12 +14,14 @@ pub(super) const MAX_ALIAS: u16 = 64;
 /// First byte of a CONNECT.
 const CONNECT: u8 = 0x10;
 
-/// End of a connection by the broker or by its client.
+/// End of a connection by the broker or by the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum End {
-    /// The socket closes without a packet: the client does not speak MQTT, or its connection broke.
+    /// The socket closes without a packet: the client does not speak MQTT, lost its connection, or disconnected with another reason than
+    /// the normal one. A last will is published.
     Silent,
-    /// The client speaks another version of MQTT. The broker says so in the form of MQTT 3.1.1, which older clients can read.
+    /// The client speaks another version of MQTT. The broker answers with a CONNACK of MQTT 3.1.1, which older clients
+    /// can read.
     OtherVersion,
     /// The broker refuses the connection.
     Refused(ConnectReturnCode),
@@ -66,7 +68,7 @@ fn reason(error: &Error) -> Reason {
     }
 }
 
-/// Writes the last packet of a connection.
+/// Writes the last packet of a connection, if `end` has one.
 pub(super) fn write_end(end: End, output: &mut BytesMut) {
     let written = match end {
         End::Silent | End::Left => return,

@@ -1,4 +1,4 @@
-//! The retained messages: the last one of each topic.
+//! The retained messages: the last message of each topic.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,7 +17,8 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// Keeps a message in place of the topic's last one; an empty payload clears the topic. Returns false if no room is left.
+    /// Keeps a message in place of the topic's last message; an empty payload clears the topic. Returns false, and changes nothing, if
+    /// no room is left.
     pub(super) fn keep(&mut self, message: &Rc<Message>) -> bool {
         let topic = message.topic();
         let is_clear = message.publish.payload.is_empty();

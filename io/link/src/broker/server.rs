@@ -18,9 +18,9 @@ use super::sessions::ConnectionId;
 
 /// Bytes that one read may take from a socket.
 const READ_BYTES: usize = 64 * 1024;
-/// Time between two looks at keep-alives, last wills and expiries.
+/// Time between two checks of keep-alives, last wills and expiries.
 const TICK: Duration = Duration::from_millis(100);
-/// Longest wait for a client to close after the broker's last packet. Closing with unread bytes would discard that packet.
+/// Longest wait for a client to read the broker's last packet and close. Closing a socket with unread bytes could discard the packet.
 const LINGER: Duration = Duration::from_secs(1);
 /// Longest wait for the last packets when the broker stops, in milliseconds.
 const STOP_LIMIT_MS: u32 = 200;

@@ -1,7 +1,7 @@
 //! The sessions of all clients, and the way of a message from its publisher to its subscribers.
 //!
 //! ```text
-//!            attach              detach                    its expiry, or a clean start
+//!            attach              detach                        expiry, or a clean start
 //! (nothing) ───────> connected ─────────> disconnected ────────────────────────────────> (nothing)
 //!                        ^                   │ attach
 //!                        └───────────────────┘
@@ -36,8 +36,8 @@ pub(super) struct Sessions {
     last_id: SessionId,
     /// Connections with something new to write.
     pub(super) woken: BTreeSet<ConnectionId>,
-    /// Messages that were dropped: for a subscriber whose queue was full or whose packet limit was too small, or retained messages
-    /// without room.
+    /// Messages dropped because a subscriber's queue was full, a subscriber's packet limit was too small, or the retained messages
+    /// left no room.
     pub(super) dropped: u64,
 }
 
@@ -45,14 +45,14 @@ pub(super) struct Sessions {
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) client_id: String,
-    /// `None` while the client is away.
+    /// `None` while the client is not connected.
     pub(super) connection: Option<ConnectionId>,
     /// Last will, and its delay in seconds.
     pub(super) will: Option<(Publish, u32)>,
     /// Time without a connection after which the session ends; `u32::MAX` for never.
     pub(super) expiry_s: u32,
     pub(super) outgoing: Outgoing,
-    /// When the client's last connection ended, in milliseconds since the broker's start.
+    /// Time at which the client's last connection ended, in milliseconds since the broker's start.
     pub(super) away_ms: u64,
 }
 
@@ -61,8 +61,8 @@ impl Sessions {
         self.by_client.get(client_id).and_then(|id| self.sessions.get(id)?.connection)
     }
 
-    /// Begins a session, or continues the client's earlier session unless `is_clean` is set. Returns the number of the session and
-    /// whether it was there before; `None` if there are too many sessions.
+    /// Begins a session, or continues the client's earlier session unless `is_clean` is set. Returns the number of the session, and
+    /// true if the session existed before; `None` if there are too many sessions.
     pub(super) fn attach(&mut self, new: Session, is_clean: bool, now_ms: u64) -> Option<(SessionId, bool)> {
         if is_clean && let Some(id) = self.by_client.get(&new.client_id).copied() {
             self.set_expiry(id, 0);
@@ -100,7 +100,7 @@ impl Sessions {
         is_allowed
     }
 
-    /// Publishes last wills and ends sessions whose time has come. Drops expired retained messages.
+    /// Publishes the last wills that are due, ends expired sessions, and drops expired retained messages.
     pub(super) fn tick(&mut self, now_ms: u64) {
         self.retained.tick(now_ms);
         for id in self.sessions.keys().copied().collect::<Vec<_>>() {
@@ -122,7 +122,8 @@ impl Sessions {
         }
     }
 
-    /// Passes a message to its subscribers, and keeps the message if it is retained. A retained message without room reaches nobody.
+    /// Passes a message to its subscribers, and keeps the message if it is retained. A retained message that finds no room
+    /// reaches no subscriber.
     pub(super) fn publish(&mut self, publish: Publish, publisher: SessionId, now_ms: u64) -> PubAckReason {
         let message = Rc::new(Message::new(publish, publisher, now_ms));
         let retain = message.publish.retain;
@@ -179,14 +180,13 @@ impl Sessions {
         Code::Success(granted(asked))
     }
 
-    /// Notes that a client has acknowledged a message at `QoS` 1.
     pub(super) fn acknowledge(&mut self, id: SessionId, packet_id: u16) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.outgoing.acknowledge(packet_id);
         }
     }
 
-    /// The next message to write to a client.
+    /// The next message to write to a client; `None` if there is none that may be written now.
     pub(super) fn next_packet(&mut self, id: SessionId, limits: Limits, now_ms: u64) -> Option<Publish> {
         self.sessions.get_mut(&id)?.outgoing.next(limits, now_ms, &mut self.dropped)
     }

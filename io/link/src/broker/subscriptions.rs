@@ -10,22 +10,22 @@ use super::message::SessionId;
 
 /// Most subscriptions of one session.
 const MAX_SUBSCRIPTIONS: usize = 1024;
-/// Most topics whose readers are remembered: topics come again and again, and subscriptions change seldom.
+/// Most topics whose readers are remembered. Topics repeat, and subscriptions change seldom.
 const MAX_REMEMBERED: usize = 1024;
 
 /// Subscriptions of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     by_session: BTreeMap<SessionId, HashMap<String, Rc<SubscribeFilter>>>,
-    /// Readers of topics that had a message; emptied whenever a subscription changes.
+    /// Readers of topics that had a message; emptied when a subscription changes, and when `MAX_REMEMBERED` topics are held.
     remembered: HashMap<String, Readers>,
 }
 
-/// Readers of a topic. A session comes once for each of its subscriptions that match, as in Mosquitto.
+/// Readers of a topic. A session with several matching subscriptions is listed once for each, as in Mosquitto.
 pub(super) type Readers = Rc<[(SessionId, Rc<SubscribeFilter>)]>;
 
 impl Subscriptions {
-    /// Adds or replaces a subscription. Returns whether it is new; `None` if the session has too many.
+    /// Adds or replaces a subscription. Returns true for a new subscription, and `None` if the session has too many.
     pub(super) fn insert(&mut self, session: SessionId, asked: &SubscribeFilter) -> Option<bool> {
         let of_session = self.by_session.entry(session).or_default();
         if of_session.len() >= MAX_SUBSCRIPTIONS && !of_session.contains_key(&asked.path) {
@@ -35,7 +35,7 @@ impl Subscriptions {
         Some(of_session.insert(asked.path.clone(), Rc::new(asked.clone())).is_none())
     }
 
-    /// Removes a subscription. Returns whether it was there.
+    /// Removes a subscription. Returns true if the session had the subscription.
     pub(super) fn remove(&mut self, session: SessionId, filter: &str) -> bool {
         self.remembered.clear();
         self.by_session.get_mut(&session).is_some_and(|of_session| of_session.remove(filter).is_some())

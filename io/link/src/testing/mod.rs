@@ -46,7 +46,7 @@ impl TcpProxy {
         Ok(Self { address, state })
     }
 
-    /// Address for clients, in place of the broker's.
+    /// Address that clients use in place of the broker's address.
     pub fn address(&self) -> Endpoint {
         self.address.clone()
     }
@@ -56,7 +56,7 @@ impl TcpProxy {
         self.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Ends every connection, and refuses new ones until [`TcpProxy::open`].
+    /// Ends every connection, and closes each new connection at once until [`TcpProxy::open`].
     pub fn close(&self) {
         self.state.send_modify(|state| *state = State { cuts: state.cuts + 1, is_open: false });
     }

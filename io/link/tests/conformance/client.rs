@@ -50,7 +50,7 @@ trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 impl Bench {
-    /// Whether the broker is Mosquitto; asked where Mosquitto behaves differently.
+    /// Returns true for Mosquitto, which behaves differently in some scenarios.
     pub(crate) fn is_mosquitto(&self) -> bool {
         matches!(self.address, Address::File(_))
     }
@@ -142,7 +142,6 @@ impl Client {
         self.stream.write_all(bytes).expect("the connection is open");
     }
 
-    /// The next packet.
     pub(crate) fn next(&mut self) -> Packet {
         self.try_next().expect("a packet").expect("the connection is open")
     }
@@ -197,7 +196,6 @@ impl Client {
         arrived.iter().filter_map(payload).collect()
     }
 
-    /// The next message.
     pub(crate) fn message(&mut self) -> Publish {
         loop {
             if let Packet::Publish(publish) = self.next() {
@@ -285,7 +283,6 @@ pub(crate) fn said(bench: &Bench, reason: DisconnectReasonCode) -> Option<Discon
     (!bench.is_mosquitto()).then_some(reason)
 }
 
-/// A message with properties.
 pub(crate) fn message(topic: String, payload: &str, properties: PublishProperties) -> Publish {
     Publish::new(topic, QoS::AtLeastOnce, payload.to_owned(), Some(properties))
 }

@@ -1,4 +1,4 @@
-//! Messages between clients that are connected, and retained ones.
+//! Messages between connected clients, and retained messages.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -98,7 +98,7 @@ pub(super) fn an_alias_stands_for_its_topic(bench: &Bench) {
     }
     let topics: Vec<_> = (0..6).map(|_| reader.message().topic).collect();
     assert_eq!(topics, ["a", "b", "a", "b", "c", "c"].map(|name| bench.topic(name)));
-    // An alias holds on the connection that set it alone: for another client it stands for no topic.
+    // An alias holds only on the connection that set the alias; for another client the alias stands for no topic.
     let mut other = bench.client("other");
     let properties = PublishProperties { topic_alias: Some(1), ..PublishProperties::default() };
     other.send(&Packet::Publish(Publish { pkid: 1, ..message(String::new(), "x", properties) }));

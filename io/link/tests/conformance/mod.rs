@@ -60,7 +60,7 @@ const SCENARIOS: &[Scenario] = &[
     ("what is no MQTT is closed without a word", refusals::what_is_no_mqtt),
 ];
 
-/// Runs all scenarios side by side, and names those that fail.
+/// Runs all scenarios side by side, and names the scenarios that fail.
 fn run(address: &Address) {
     let failed: Vec<_> = thread::scope(|scope| {
         let started = SCENARIOS.iter().enumerate().map(|(number, (sentence, scenario))| {
@@ -88,7 +88,7 @@ impl Mosquitto {
     /// Starts Mosquitto on a Unix socket in this folder; `None` if Mosquitto is not installed.
     fn start(folder: &Path) -> Option<(Self, Address)> {
         let (config, file) = (folder.join("mosquitto.conf"), folder.join("socket"));
-        // When root starts Mosquitto, it would switch to a user who may not read the folder.
+        // Without `user root`, a Mosquitto that root starts switches to a user who may not read the folder.
         let text = format!(
             "user root\nlistener 0 {}\nallow_anonymous true\nmax_qos 1\nmax_packet_size 1000000\n",
             file.display()

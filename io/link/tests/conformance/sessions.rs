@@ -215,7 +215,7 @@ pub(super) fn a_take_over_leaves_a_will_without_delay(bench: &Bench) {
     let first = bench.connect(hello("lost").will(will(bench, 0)));
     let _second = bench.connect(hello("lost"));
     assert_eq!(first.end(), said(bench, Reason::SessionTakenOver));
-    // MQTT 5, 3.1.3.2.2: such a will is sent when the connection closes. Mosquitto 2.0.11 drops the will if the session goes on.
+    // MQTT 5, 3.1.3.2.2: a will without delay is sent when the connection closes. Mosquitto 2.0.11 drops the will if the session goes on.
     let expected: &[&str] = if bench.is_mosquitto() { &[] } else { &["gone"] };
     assert_eq!(reader.payloads(), expected);
 }

@@ -40,7 +40,6 @@ pub(crate) async fn next_message(incoming: &mut mpsc::Receiver<Incoming>) -> (St
     }
 }
 
-/// Waits for the next event.
 pub(crate) async fn next(incoming: &mut mpsc::Receiver<Incoming>) -> Incoming {
     timeout(MAX_WAIT, incoming.recv()).await.expect("nothing arrived in time").expect("the link ended")
 }

@@ -45,12 +45,13 @@ impl<'a> Collector<'a> {
         Self { path, options, labels: None, frames, member_count: 0, frame_count: 0, highest }
     }
 
-    /// Archive or folder, for errors.
+    /// Text that names the archive or folder in errors.
     pub(super) fn at(&self) -> String {
         format!("frames {}", self.path.display())
     }
 
-    /// Takes a member, judged by name and size before any byte is read. `read` fails for this member alone, or for all.
+    /// Takes a member, judged by name and size before any byte is read. `read` returns the bytes, an error of this member, or
+    /// an error that ends the reading.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -101,7 +102,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// The labels and frames, once they are checked against each other.
+    /// Checks the labels and frames against each other, and returns them.
     pub(super) fn finish(mut self) -> Result<(Labels, BTreeMap<FrameId, FrameFile>), DataError> {
         let labels = self.labels.take();
         let labels =
@@ -152,7 +153,7 @@ pub(super) enum Member {
     Frame(FrameId),
     /// A file that the archive ignores, such as a README next to the samples.
     Other,
-    /// A file in a sample's folder that is no frame. A misspelt frame would count as "not in view".
+    /// A file in a sample's folder that is no frame. It is refused: a misspelt frame would otherwise count as "not in view".
     Misnamed,
 }
 

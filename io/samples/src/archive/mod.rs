@@ -6,8 +6,9 @@
 //! 00000/cam2.webp        no cam1: slot 1 does not see the sample
 //! 00001/cam0.webp
 //! ```
-//! Members are read in any order, for all slots or for one. An archive has at most 200,000 files of up to 32 MiB, and 256 MiB in all when inflated.
-//! A frame that cannot be used, such as one that is too long, leaves the others usable: it is kept as [`Frame::Broken`], and the caller skips it or stops.
+//! Members are read in any order, for all slots or for one. An archive has at most 200,000 files of up to 32 MiB each, and a `.tar.gz` at
+//! most 256 MiB in all when inflated. A frame that cannot be used, such as one that is too long, is kept as [`Frame::Broken`]; the others
+//! stay usable.
 
 mod collect;
 mod labels;
@@ -59,7 +60,7 @@ pub struct ArchiveOptions {
 /// View of one slot of one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The slot sees the sample. The pixels are borrowed if the archive keeps them decoded.
+    /// The slot sees the sample. The pixels that [`Archive::frame`] returns are borrowed.
     View(Cow<'a, View>),
     /// The slot does not see the sample.
     NotInView,
@@ -73,7 +74,7 @@ pub enum Frame<'a> {
 pub struct BrokenFrame {
     /// Name in the archive.
     pub name: String,
-    /// Why the frame cannot be used.
+    /// Reason why the frame cannot be used.
     pub reason: String,
 }
 
@@ -144,7 +145,7 @@ impl Archive {
         self.labels.classes.len()
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -167,7 +168,7 @@ impl Archive {
         }
     }
 
-    /// Name of the file of a frame in the archive, such as `00000/cam0.webp`; `None` for one that is not in view.
+    /// Name of the file of a frame in the archive, such as `00000/cam0.webp`; `None` for a frame that is not in view or not loaded.
     #[must_use]
     pub fn file_name(&self, sample: usize, slot: usize) -> Option<&str> {
         self.names.get(&FrameId { sample, slot }).map(|name| name.trim_start_matches("./"))

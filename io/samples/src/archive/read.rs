@@ -27,7 +27,7 @@ pub(super) fn tar_gz(file: impl Read, collector: &mut Collector<'_>) -> Result<(
 /// Reads `labels.json` and the frames one level below, in the order of their names. A frame that the file system refuses to read is a broken frame.
 pub(super) fn folder(root: &Path, collector: &mut Collector<'_>) -> Result<(), DataError> {
     let names = |dir: &Path| sorted_names(dir).map_err(DataError::read(format!("frames {}", root.display())));
-    // The reader refuses a file that is too long.
+    // The size is given as 0, since `read_plain` refuses a file that is too long.
     let mut add = |path: &Path, name: &str| collector.add(name, 0, || Ok(read_plain(path, MAX_FILE_BYTES)));
     for name in names(root)? {
         let (path, name) = (root.join(&name), name.to_string_lossy());

@@ -10,7 +10,7 @@ use crate::{DataError, DataSet, Part};
 ///
 /// ```text
 /// part        0 0 0 0 0 1 1 1 1 1 2 2 2 2 2      classes of the samples
-/// recording   0 1 0 2 0 1 0 2 1 2 ...            any stretch is like the whole
+/// recording   0 2 1 0 2 2 1 0 2 1 ...            any stretch is like the whole
 /// ```
 ///
 /// # Errors

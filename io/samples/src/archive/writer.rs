@@ -53,7 +53,7 @@ impl ArchiveWriter {
     /// Adds the next sample.
     ///
     /// # Errors
-    /// [`DataError::Content`] when slots or shape differ from the archive's, [`DataError::Image`].
+    /// [`DataError::Content`] when slots or shape differ from the archive's; [`DataError::Image`] when a view cannot be encoded.
     pub fn push(&mut self, sample: &SampleViews) -> Result<(), DataError> {
         let index = self.labels.classes.len();
         let at = format!("frames: sample {index}");

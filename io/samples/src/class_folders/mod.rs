@@ -10,12 +10,13 @@
 //! - The first level is `train`, `val` (or `validation`), `test` and perhaps `calibration`. Without that level, as in `car/000017.jpg`, the parts are drawn
 //!   (see [`split`](crate::split)).
 //! - Labels number the classes of the train part in alphabetical order, or in the order of `classes.txt`. Samples are in the order of their names.
-//! - Where every sample is a folder `FRAME-OBJECT` of two numbers, as `0001-12`, the objects of a frame form a group, and
-//!   the frames are those of one recording.
-//! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image. The content tells them, and not the name.
-//! - Where regions are requested, one for each slot, a file that is a whole sample gives each slot its region: one camera, several slots.
+//! - If every sample is a folder `FRAME-OBJECT` of two numbers, as `0001-12`, the objects of a frame form a group, and
+//!   the frames belong to one recording.
+//! - Images (PNG, JPEG, WebP) are resized to the requested shape, or to the shape of the first image. An image is recognised by its
+//!   content, not by its name.
+//! - If regions are requested, one for each slot, a file that is a whole sample gives each slot its region: one camera, several slots.
 //! - The class folder `_none` is no class: its images show none of the classes.
-//! - Other entries are left out and counted. A file that is named as an image and is none is refused.
+//! - Other entries are left out and counted. A file with the name of an image and other content is refused.
 //! - Names of classes are compared in their composed form (Unicode NFC).
 //! - Two parts that share an image, byte for byte, are refused: a test sample must not be a train sample.
 
@@ -45,7 +46,7 @@ pub use write::{Written, write};
 
 use names::{SampleKey, class_folder};
 
-/// Declaration of own data in folders.
+/// Declaration of the user's own images in folders.
 pub(crate) const INFO: DataSetInfo = DataSetInfo {
     name: "folders",
     content: "images of your own in folders",
@@ -104,12 +105,12 @@ struct Reader<'a> {
     /// Folders at the level of classes.
     folders: BTreeSet<(Option<Part>, String)>,
     classes: Option<Vec<String>>,
-    /// Path of the first image, and whether it lies in the folder of a sample; later images must have the same layout.
+    /// Path of the first image, and true if the image lies in the folder of a sample. Later images must have the same layout.
     first_image: Option<(String, bool)>,
 }
 
 impl Reader<'_> {
-    /// Position in the folder or archive, for errors.
+    /// Text that names a file of the folder or archive in errors.
     fn at(&self, name: &str) -> String {
         format!("{}: `{name}`", self.root.display())
     }
@@ -118,7 +119,7 @@ impl Reader<'_> {
         Mismatch::new(expected, found).invalid(self.root.display())
     }
 
-    /// Adds a file; false for one that is left out.
+    /// Adds a file. Returns false if the file is left out.
     fn add_file(&mut self, file: Member<'_>) -> Result<bool, DataError> {
         let name = file.name.to_owned();
         match name.trim_start_matches("./") {
@@ -170,7 +171,7 @@ impl Reader<'_> {
     }
 
     fn finish(self, left_out: Option<String>) -> Result<InMemory, DataError> {
-        // What is left out is often why there are no images.
+        // If there are no images, the entries that were left out are often the reason.
         let why = left_out.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
         if self.samples.is_empty() {
             let expected = "images (PNG, JPEG, WebP) under PART/CLASS or CLASS";
@@ -209,8 +210,8 @@ impl Reader<'_> {
         files.into_data_set(slots, shape, self.options)
     }
 
-    /// Whether all samples are named `FRAME-OBJECT`. Refuses a mixture, because the frames of a recording would then count as independent
-    /// samples.
+    /// Returns true if all samples are folders named `FRAME-OBJECT`. Refuses a mixture, because the frames of a recording would then count
+    /// as independent samples.
     fn are_frames(&self) -> Result<bool, DataError> {
         if self.first_image.as_ref().is_none_or(|(_, is_folder)| !is_folder) {
             return Ok(false);

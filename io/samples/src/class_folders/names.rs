@@ -1,6 +1,4 @@
-//! Names in class folders: the path of an image, and `classes.txt` with class names in label order.
-//!
-//! A class name may have characters that no folder can have.
+//! Paths of images in class folders: part, class, sample and slot.
 
 use crate::Part;
 use crate::error::Mismatch;
@@ -8,10 +6,10 @@ use crate::file_names::{camera, image_stem, number, one_form};
 
 const LAYOUT: &str = "PART/CLASS/IMAGE or PART/CLASS/SAMPLE/camN.EXT with a PART of train, val, test or calibration, or the same without PART/";
 
-/// Part (`None` in data without parts), folder of the class in its composed form, and name of a sample: the order of the samples.
+/// Part (`None` in data without parts), folder of the class in composed form (Unicode NFC), and name. Samples are ordered by this key.
 pub(super) type SampleKey = (Option<Part>, String, SampleName);
 
-/// Name of a sample: its folder, or its file without the ending of an image, and that ending. Two files may differ in the ending alone.
+/// Name and ending of a sample: a folder and no ending, or a file without its ending and the ending. Two files may differ in the ending alone.
 pub(super) type SampleName = (String, String);
 
 /// Parses the path of an image: its sample, and its slot where a sample has a folder.
@@ -51,7 +49,6 @@ pub(super) fn frame(sample: &str) -> Option<u64> {
     number::<u64>(object).and(number(frame))
 }
 
-/// Steps of a path.
 fn steps(name: &str) -> Vec<&str> {
     name.split('/').filter(|step| !step.is_empty() && *step != ".").collect()
 }

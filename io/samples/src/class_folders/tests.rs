@@ -13,7 +13,7 @@ fn archive(names: &[&str]) -> Vec<u8> {
     packed(&names.iter().copied().zip(images.iter().map(Vec::as_slice)).collect::<Vec<_>>())
 }
 
-/// Opens data with the options that hold where none are given.
+/// Opens data with the default options.
 fn opened(path: &Path) -> InMemory {
     open(path, OpenOptions::default()).unwrap()
 }
@@ -346,7 +346,7 @@ fn images_are_told_by_their_content_and_not_by_their_names() {
     }
     let data = open(dir.path(), strict()).unwrap();
     assert_eq!(fills(&data, Part::Train), [1, 0, 2, 50, 51, 54, 52, 53]);
-    // A name that says image is not left out.
+    // A file with the name of an image is refused, not left out.
     for (name, bytes) in
         [("x.png", &b"GIF89a, which is none of them"[..]), ("x.jpe", b""), ("x.webp", b"RIFF")]
     {
@@ -383,7 +383,7 @@ fn pipes_sockets_and_links_to_nothing_are_left_out_and_one_named_as_an_image_is_
         symlink(at(part), linked.path().join(part)).unwrap();
     }
     assert_eq!(opened(linked.path()).len(Part::Train), 3);
-    // Links that would lead round and round are not.
+    // Links to a folder above are left out.
     symlink(at("train"), at("train/car/up")).unwrap();
     symlink(".", at("self")).unwrap();
     for (path, links) in [(dir.path(), "2"), (linked.path(), "1")] {

@@ -33,17 +33,18 @@ pub struct Written {
     pub bytes: u64,
     /// Samples that no slot sees. They have no file.
     pub not_in_view: usize,
-    /// Images that another part has too, byte for byte. Reading refuses such images unless leaks are allowed.
+    /// Images that an earlier part has too, byte for byte. Reading refuses such images unless leaks are allowed.
     pub shared: usize,
 }
 
-/// Writes at most the first `limit` samples of each part to the folder `out`. The folder is complete as soon as it exists.
+/// Writes at most the first `limit` samples of each part to the folder `out`. The samples appear in `out` all at once, when
+/// all are written.
 ///
 /// `report` receives, after every sample, the number of written samples and of all samples.
 ///
 /// # Errors
-/// [`DataError::Options`] for a folder that is in use, and for class names that would not come back; [`DataError::Write`] and [`DataError::Image`]
-/// leave the folder `OUT.partial`.
+/// [`DataError::Options`] for a folder that is in use, for class names that a reader would change, and for data on whose calibration part no promise
+/// may be made. [`DataError::Write`], [`DataError::Image`] and [`DataError::Read`] (a view cannot be read) leave the folder `OUT.partial`.
 pub fn write(
     data: &dyn DataSet,
     out: &Path,
@@ -89,7 +90,7 @@ pub fn write(
     Ok(written)
 }
 
-/// Folder of an unfinished data set.
+/// Path of the folder `OUT.partial`, which must not exist yet.
 fn partial_folder(out: &Path) -> Result<PathBuf, DataError> {
     let in_use = |found: &str| {
         Mismatch::new("an empty folder or none", format!("{found}; choose another")).options(out.display())
@@ -124,7 +125,7 @@ struct Writer<'a> {
     written: Written,
     /// First part of each image, by the hash of the file.
     part_of: HashMap<[u8; 32], Part>,
-    /// Whether samples of some part form groups.
+    /// True when samples of some part form groups.
     has_groups: bool,
     /// Rows of the table, if samples form groups.
     rows: Vec<Vec<String>>,

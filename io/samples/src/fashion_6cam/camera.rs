@@ -12,7 +12,7 @@ use crate::mnist::IMAGE_SIDE;
 
 /// Steps per article pixel in which positions are measured. A weight is the product of two numbers of steps, so it fits 16 bits.
 const STEPS: i64 = 128;
-/// Fraction bits of a weight: `STEPS * STEPS` is one.
+/// Fraction bits of a weight: `STEPS * STEPS` is the weight 1.0.
 const WEIGHT_BITS: u32 = 14;
 /// Fraction bits of a channel's gain.
 pub(super) const GAIN_BITS: u32 = 12;

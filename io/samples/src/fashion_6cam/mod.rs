@@ -99,7 +99,7 @@ impl Fashion6Cam {
         Self::new(mnist::single_slot(FASHION_LABELS, train, counts, test))
     }
 
-    /// The same articles and cameras, seen once more: presence, occlusion and noise of every view are drawn anew. Reports use the seed
+    /// The same articles and cameras, with presence, occlusion and noise of every view drawn anew from `seed`. Reports use the seed
     /// [`SEED`]; a result on another seed must name that seed.
     #[must_use]
     pub fn with_view_seed(self, seed: u64) -> Self {
@@ -162,7 +162,7 @@ impl DataSet for Fashion6Cam {
 
 /// Converts brightness to the camera's bytes: gain per channel, one noise value per pixel, clipping.
 fn expose(luma: &[u16; FRAME_PIXELS], gains: [i32; 3], random: &mut RandomStream, pixels: &mut [u8]) {
-    // Fits: 1020 * NOISE_FACTOR < 2^29, and 65280 * 1.3 * 2^GAIN_BITS < 2^29.
+    // No overflow of i32: 1020 * NOISE_FACTOR < 2^29, and 65280 * 1.3 * 2^GAIN_BITS < 2^29.
     let half = 1 << (LUMA_BITS - 1);
     let noise: [i32; FRAME_PIXELS] =
         std::array::from_fn(|_| half + (((random.eight_bytes() - NOISE_MEAN) * NOISE_FACTOR) >> 16));

@@ -1,4 +1,4 @@
-//! The grey rectangle that covers a part of half the views.
+//! The grey rectangle that covers a part of the frame in half of the views.
 
 use super::random_stream::RandomStream;
 use super::{FRAME_PIXELS, FRAME_SIDE, LUMA_BITS};

@@ -1,4 +1,4 @@
-//! Random stream with a key: the same bits on every platform, for any view alone.
+//! Random stream with a key: the same bits on every platform, and for each view independent of all other views.
 //!
 //! `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014). The
 //! generators of `rand` may change between releases and platforms; this data set must not.

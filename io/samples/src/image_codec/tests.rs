@@ -90,7 +90,7 @@ fn webp_with(exif: &[u8], file: &[u8], size: [u32; 2]) -> Vec<u8> {
 
 /// Value of a pixel of an upright view, at the position of the stored frame.
 fn upright(view: &View, orientation: u8, [x, y]: [usize; 2], [width, height]: [usize; 2]) -> u8 {
-    // Where the first row and the first column of the stored frame are (Exif 2.32, 4.6.5).
+    // The orientation gives the place of the first row and the first column of the stored frame (Exif 2.32, 4.6.5).
     let (x, y, wide) = match orientation {
         2 => (width - 1 - x, y, width),
         3 => (width - 1 - x, height - 1 - y, width),
@@ -222,7 +222,7 @@ fn a_jpeg_of_four_inks_is_taken() {
         &jpeg[..frame],
         &[0xff, 0xc0, 0, 20, 8, 0, 8, 0, 8, 4, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0, 4, 0x11, 0],
         &jpeg[frame + 13..scan],
-        // Four blocks, each with the mean of the one before: half of each ink.
+        // Four blocks, each with the mean of the block before: half of each ink.
         &[0xff, 0xda, 0, 14, 4, 1, 0, 2, 0, 3, 0, 4, 0, 0, 63, 0, 0x28, 0xa2, 0x8a, 0xff, 0xd9],
     ]
     .concat();
@@ -259,7 +259,7 @@ fn a_picture_that_does_not_fit_its_canvas_is_refused_before_it_is_decoded() {
         let error = Frame::open(&wrong).err().unwrap().to_string();
         assert!(error.contains("a picture that does not fit its canvas"), "{at}: {error}");
     }
-    // A lossy picture may say that it has 16,383 pixels a side, and one with alpha lies in a second chunk.
+    // A lossy picture may say that it has 16,383 pixels a side, and a picture with alpha lies in a second chunk.
     let large = b"VP8 \x0a\0\0\0\0\0\0\x9d\x01\x2a\xff\x3f\xff\x3f";
     for chunks in [large.to_vec(), [&b"ALPH\x02\0\0\0\0\0"[..], large].concat()] {
         let frame = [&file[frame..frame + 16], &chunks].concat();
@@ -319,7 +319,7 @@ fn a_large_frame_is_resized_by_the_means_of_its_pixels() {
     assert_eq!(turned(Shape::rgb(1, 1)).pixels, [100; 3]);
 }
 
-/// A JPEG of `side` by `side` grey pixels: each MCU is the mean of the one before it, in two bits and the four of "no more".
+/// A JPEG of `side` by `side` grey pixels: each MCU has the mean of the MCU before it (two bits) and the code of the block's end (four bits).
 fn large_jpeg(side: u16) -> Vec<u8> {
     let small = View::new(Shape { channels: 1, height: 8, width: 8 }, vec![128; 64]);
     let mut jpeg = Vec::new();

@@ -10,13 +10,13 @@ const SHORT_BITS: u32 = 8;
 pub(super) struct Table {
     /// Length and symbol of the code at the start of the bits; length 0 for a longer code.
     short: [(u8, u8); 1 << SHORT_BITS],
-    /// For each length: the code after its last one, and the difference between a symbol's index and its code.
+    /// For each length of a code: the code after the last code of this length, and the difference between a symbol's index and its code.
     lengths: [(u32, i32); 17],
     symbols: Vec<u8>,
 }
 
 impl Table {
-    /// Splits the first table off a segment: its class, its number and itself.
+    /// Splits the first table off a segment. Returns its class and number, the table, and the rest of the segment.
     pub(super) fn split_first(body: &[u8]) -> Result<([usize; 2], Self, &[u8]), Fault> {
         let broken = || Fault::Broken("an unsound Huffman table".into());
         let (&[which, ref counts @ ..], rest) = body.split_first_chunk::<17>().ok_or_else(broken)?;
@@ -63,7 +63,7 @@ impl Table {
                 return symbol.copied().ok_or_else(|| Fault::Broken("a code of no symbol".into()));
             }
         }
-        // Past the end the bits are zeros, which may be no code.
+        // Past the end of the data the bits are zeros, which may be no code; `skip` then returns `Fault::Cut`.
         bits.skip(16)?;
         Err(Fault::Broken("a code that no table has".into()))
     }
@@ -134,7 +134,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Bytes that were begun.
+    /// Number of bytes of which at least one bit was read.
     pub(super) const fn used_bytes(&self) -> usize {
         self.at - (self.count / 8) as usize
     }

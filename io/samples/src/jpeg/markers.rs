@@ -36,7 +36,7 @@ pub(crate) struct Markers {
     pub(super) frame: Frame,
     /// Offset of the end marker, or of the first byte that is not of the image.
     pub(super) end: usize,
-    /// Whether there is an end marker.
+    /// True when there is an end marker.
     pub(super) is_ended: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Frame {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Component {
     pub(super) id: u8,
-    /// Samples in an MCU, across and down, in blocks.
+    /// Blocks of the component in an MCU (minimum coded unit), across and down.
     pub(super) sampling: [usize; 2],
     /// Number of the quantization table.
     pub(super) table: usize,
@@ -101,7 +101,7 @@ impl Markers {
         [self.frame.width, self.frame.height]
     }
 
-    /// The Exif data, from the head of its TIFF on.
+    /// The Exif data, from its TIFF header on; `None` if there is none.
     pub(crate) fn exif<'a>(&self, file: &'a [u8]) -> Option<&'a [u8]> {
         self.bodies(kind::EXIF, file).find_map(|body| body.strip_prefix(b"Exif\0\0"))
     }
@@ -111,14 +111,14 @@ impl Markers {
         self.segments.iter().filter(|segment| segment.kind == kind).count()
     }
 
-    /// Whether the three components are red, green and blue, and not luma and chroma.
+    /// Returns true if the three components are red, green and blue, and not luma and chroma.
     pub(super) fn is_rgb(&self, file: &[u8]) -> bool {
         let adobe = self.bodies(kind::ADOBE, file).find_map(|body| body.strip_prefix(b"Adobe"));
         let ids = self.frame.components.iter().map(|component| component.id);
         adobe.and_then(|adobe| adobe.get(6)) == Some(&0) || ids.eq(*b"RGB")
     }
 
-    /// Whether the scans of a progressive JPEG have every coefficient to its last bit.
+    /// Returns true if the scans of a progressive JPEG have every coefficient to its last bit.
     pub(super) fn is_refined(&self, file: &[u8]) -> bool {
         let mut refined = vec![0_u64; self.frame.components.len()];
         for scan in self.bodies(kind::SCAN, file) {
@@ -177,14 +177,14 @@ impl Frame {
         [0, 1].map(|axis| self.components.iter().map(|component| component.sampling[axis]).max().unwrap_or(1))
     }
 
-    /// Blocks of a component, across and down, with those that fill the last MCUs.
+    /// Blocks of a component, across and down, including the blocks that only fill the last MCUs.
     pub(super) fn blocks(&self, component: &Component) -> [usize; 2] {
         let (size, max) = ([self.width as usize, self.height as usize], self.max_sampling());
         [0, 1].map(|axis| size[axis].div_ceil(8 * max[axis]) * component.sampling[axis])
     }
 }
 
-/// The next marker from `at` on, and its offset. `FF 00` and fill bytes are none.
+/// The next marker from `at` on, and its offset; `None` at the end of the file. `FF 00` and fill bytes are no markers.
 fn next_marker(file: &[u8], mut at: usize) -> Option<(u8, usize)> {
     loop {
         at += file.get(at..)?.iter().position(|byte| *byte == 0xff)?;

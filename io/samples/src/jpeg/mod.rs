@@ -1,7 +1,7 @@
 //! JPEG files: which of them are whole, and their pixels, at full or at a reduced scale.
 //!
-//! A JPEG is whole when its scans have the data of every block. Then it may lack the end marker, which some cameras never write. A progressive JPEG is
-//! whole only with it: nobody can tell whether another scan was to follow.
+//! A JPEG is whole when its scans have the data of every block. A whole sequential JPEG may lack the end marker, which some cameras never write. A
+//! progressive JPEG without the end marker counts as cut, since another scan may have followed.
 //!
 //! ```text
 //! markers: segments, size, end
@@ -9,7 +9,8 @@
 //!    |      '-- refuses --> scan: are the scans whole? --> decoder of pixels, forgiving
 //!    '-- large frame --> scan at 1, 2 or 4 eighths of the size --> pixels
 //! ```
-//! The decoder of pixels fills what is missing with grey. It does so without an error where an end marker follows, so it does not get to see that marker.
+//! The decoder of pixels (zune-jpeg) fills missing data with grey, and reports no error if an end marker follows. So it receives a
+//! sequential JPEG without the end marker.
 
 mod huffman;
 mod markers;
@@ -31,12 +32,12 @@ pub(crate) use markers::Markers;
 use markers::kind;
 pub(crate) use scan::reduced;
 
-/// Why a JPEG gives no pixels.
+/// Fault of an image file that gives no pixels.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// It ends early.
+    /// The file ends early.
     Cut,
-    /// It is damaged, or of a kind that is not supported.
+    /// The file is damaged, or of a kind that is not supported.
     Broken(String),
 }
 
@@ -50,12 +51,12 @@ pub(crate) fn decoded_bytes(markers: &Markers, eighths: usize) -> u64 {
     if eighths < 8 {
         return ((samples + bytes) * eighths * eighths / 64) as u64;
     }
-    // All coefficients, two bytes each, wait for the last scan where it refines or follows the others.
+    // With several scans, all coefficients of two bytes each are kept until the last scan.
     let waits = frame.is_progressive || markers.count(kind::SCAN) > 1;
     (bytes + if waits { 2 * samples } else { 0 }) as u64
 }
 
-/// Whether [`reduced`] decodes the file.
+/// Returns true if [`reduced`] can decode the file.
 pub(crate) fn is_reducible(markers: &Markers) -> bool {
     !markers.frame.is_progressive && matches!(markers.frame.components.len(), 1 | 3)
 }

@@ -1,5 +1,5 @@
-//! Coefficients of a sequential JPEG (ITU-T T.81, annex F), for two questions that the decoder of pixels does not answer: whether the scans are whole,
-//! and how the frame looks at a reduced scale.
+//! Coefficients of a sequential JPEG (ITU-T T.81, annex F), which the decoder of pixels does not give. They show whether the scans are
+//! whole, and give the frame at a reduced scale.
 
 use image::{DynamicImage, GrayImage, RgbImage};
 
@@ -14,7 +14,7 @@ const ZIGZAG: [u8; 64] = [
     46, 53, 60, 61, 54, 47, 55, 62, 63,
 ];
 
-/// Coefficients of a block, row by row; the first is the mean.
+/// Coefficients of a block, row by row; the first is the DC coefficient (the mean).
 type Block = [i32; 64];
 
 /// A component, and the position of a block in it, across and down.
@@ -24,9 +24,9 @@ type Position = (usize, [usize; 2]);
 struct Decoder<'a> {
     file: &'a [u8],
     markers: &'a Markers,
-    /// By class (0 DC, 1 AC) and number.
+    /// Huffman tables by class (0 DC, 1 AC) and number.
     huffman: [[Option<Table>; 4]; 2],
-    /// By number; in the order of the data.
+    /// Quantization tables by number; factors in the order of the data.
     quantization: [[i32; 64]; 4],
     restart_interval: usize,
 }
@@ -65,8 +65,8 @@ fn decode(file: &[u8], markers: &Markers, visit: &mut impl FnMut(Position, &Bloc
 
 /// Refuses scans that end early, and data that is no code.
 ///
-/// A download that stopped may have zeros up to the length of the file. They decode as pixels: where no end marker follows, a scan that needs zeros is cut
-/// unless it needs all of them.
+/// A download that stopped may have zeros up to the length of the file, and the zeros decode as pixels. So a file without an end marker
+/// counts as cut if the scan needs some of the zeros at the end, but not all.
 pub(super) fn check(file: &[u8], markers: &Markers) -> Result<(), Fault> {
     let whole = |markers: &Markers| decode(file, markers, &mut |_, _| {});
     let zeros = file[..markers.end].iter().rev().take_while(|byte| **byte == 0).count();
@@ -105,7 +105,7 @@ pub(crate) fn reduced(file: &[u8], markers: &Markers, eighths: usize) -> Result<
                         value += block[8 * v + u] as f32 * along_y * along_x;
                     }
                 }
-                // A cast of floats saturates.
+                // The cast to `u8` saturates.
                 plane[row + x] = value as u8;
             }
         }
@@ -197,7 +197,7 @@ impl Decoder<'_> {
         let frame = &self.markers.frame;
         let max = frame.max_sampling();
         let size = [frame.width as usize, frame.height as usize];
-        // A scan of one component has MCUs of one block, and none that only fill MCUs.
+        // A scan of one component has MCUs of one block, and no blocks that only fill MCUs.
         let alone = components.len() == 1;
         let sampling = |component: &Component| if alone { [1, 1] } else { component.sampling };
         let mcus = [0, 1].map(|axis| match components {

@@ -54,7 +54,7 @@ fn a_whole_file_gives_the_pixels_of_the_forgiving_decoder() {
         let image = decoded(&file).unwrap();
         assert_eq!((image.width(), image.height()), (61, 45));
         assert_eq!(image, image::load_from_memory(&file).unwrap(), "{name}");
-        // What follows the end is of no image.
+        // Bytes after the end marker are ignored.
         for rest in [&b"padding"[..], &[0; 40], &file] {
             assert_eq!(decoded(&[&file, rest].concat()).unwrap(), image, "{name}");
         }
@@ -76,7 +76,7 @@ fn a_file_cut_anywhere_is_cut_with_and_without_an_end_marker_after_it() {
             let ended = decoded(&[cut, &[0xff, 0xd9]].concat());
             // The decoder reads up to four bytes ahead, which may be the colour of the last block.
             assert!(ended.is_err() || length + 40 > whole.len(), "{name}, {length} and an end marker");
-            // A segment of the head that is cut takes in what follows.
+            // A cut segment of the head takes the bytes that follow as its own.
             let next = decoded(&[cut, &file(name)].concat());
             assert!(next.is_err() || length < head_bytes(&whole), "{name}, {length} and another image");
         }
@@ -105,7 +105,7 @@ fn zeros_up_to_the_length_of_the_file_are_cut() {
         let whole = unended(name);
         let data = head_bytes(&whole);
         for kept in [data + 2, (data + whole.len()) / 2, whole.len() - 40] {
-            // The rest of a file that has its length already, and more.
+            // Zeros up to the length of the whole file, and beyond.
             let zeros = vec![0; whole.len() - kept + 4096];
             is_cut(&[&whole[..kept], &zeros].concat(), &format!("{name}, {kept} bytes kept"));
         }
@@ -163,7 +163,7 @@ fn bits_that_are_turned_never_panic() {
             let mut turned = whole.clone();
             turned[at] ^= 1 << (at % 8);
             let Ok(markers) = Markers::parse(&turned) else { continue };
-            // A head of many pixels takes long.
+            // A frame of many pixels takes too long to decode.
             if decoded_bytes(&markers, 8) < 1 << 18 {
                 let _ = decode(&turned, &markers);
                 if is_reducible(&markers) {

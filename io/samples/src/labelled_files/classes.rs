@@ -1,4 +1,4 @@
-//! Names of classes: the file that lists them in the order of their labels, and their folders.
+//! Class names: the file that lists them in label order, and the folders of the classes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::error::Mismatch;
 use crate::file_names::{SYSTEM_FOLDERS, one_form};
 
-/// Name of the file, beside the parts or the table.
+/// Name of the file with the class names, which lies beside the parts or the table.
 pub(crate) const CLASSES_FILE: &str = "classes.txt";
 
 /// Folder of a class: its name, with `%` and two hexadecimal digits for a character that some file system refuses.
@@ -62,7 +62,7 @@ pub(crate) fn classes_file(classes: &[String]) -> Result<String, Mismatch> {
     parse_classes(text.as_bytes()).map(|_| text)
 }
 
-/// Two names of classes whose folders are one where the case of letters makes no difference.
+/// Two class names whose folders are the same on a file system that ignores the case of letters; `None` if there are none.
 pub(super) fn alike(classes: &[String]) -> Option<(&str, &str)> {
     let mut known = BTreeMap::new();
     let mut earlier = |class| known.insert(folder_name(class).to_lowercase(), class);

@@ -25,14 +25,15 @@ use crate::roi::{self, Framing, RoiError};
 use crate::view_file::{ViewFile, ViewFileContent, ViewFileWriter};
 use crate::{DataError, Shape, View};
 
-/// Most bytes of files that are kept from the visit to the decoding. More are read a second time.
+/// Most bytes of files that are kept from the visit to the decoding. If the files have more bytes, all of them are read a second time.
 const KEPT_BYTES: usize = 256 << 20;
 /// Bytes of views, and of files, that are decoded before the next files are read.
 const CHUNK_BYTES: usize = 64 << 20;
 /// Most files that are decoded before the next files are read.
 const CHUNK_FILES: usize = 256;
-/// Bytes of the files of views in a folder beyond which the oldest are removed, and how many times as large as a new file they may be.
+/// Bytes of all files of views in a folder above which the oldest files are removed, unless [`CACHE_FILES`] allows more.
 const CACHE_BYTES: u64 = 50_000_000_000;
+/// Number of files of the size of the new file for which a folder always has room.
 const CACHE_FILES: u64 = 4;
 /// Bytes that stay free on the disk of a file of views.
 const SPARE_BYTES: u64 = 64 << 20;
@@ -47,7 +48,7 @@ pub(crate) type Decoded = (View, Option<Shape>);
 /// The view that a file is to become.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    /// Shape of the view; that of the image or its region if `None`.
+    /// Shape of the view; `None` for the shape of the image or of its region.
     pub(crate) shape: Option<Shape>,
     /// Shape that the options request.
     pub(crate) requested: Option<Shape>,
@@ -73,12 +74,12 @@ pub(crate) struct ImageReader<'a> {
     found: Vec<(String, [u8; 32], Range<usize>)>,
     /// Number of views of the found images.
     views: usize,
-    /// Contents of the files; `None` once they are too many.
+    /// Contents of the files; `None` once they exceed [`KEPT_BYTES`].
     kept: Option<Vec<Vec<u8>>>,
     kept_bytes: usize,
 }
 
-/// Where the contents of the images come from if they were not kept: a second visit.
+/// Source of the contents of the images if they were not kept: a second visit.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     again: &'a dyn Fn(EachImage<'_>) -> Result<(), DataError>,
@@ -90,7 +91,7 @@ struct Source<'a> {
 pub(crate) struct PreparedImages {
     /// Shape of every view.
     pub(crate) shape: Shape,
-    /// The views, in the order in which the images were found; those of one image by slot.
+    /// The views, in the order in which the images were found; the views of one image in the order of slots.
     pub(crate) views: StoredViews,
     /// Remarks about images that were changed.
     pub(crate) notes: Vec<String>,
@@ -113,7 +114,7 @@ pub(crate) fn decode_image(
     }
 }
 
-/// Position in a folder or archive, for errors.
+/// Text that names a file of a folder or archive in errors.
 fn at(root: &Path, name: &str) -> String {
     format!("{}: `{name}`", root.display())
 }
@@ -126,8 +127,8 @@ impl<'a> ImageReader<'a> {
         Self { root, shape, requested, framings, preparation, decode, found, views: 0, kept, kept_bytes: 0 }
     }
 
-    /// Adds an image that these slots see. It is decoded later, but for the first one where no shape was requested. Returns the file with its view for
-    /// the first slot, which those for further slots follow.
+    /// Adds an image that `slots` see, to be decoded later. If no shape was requested, the first image is decoded at once, for its shape.
+    /// Returns the file with the number of its view for the first slot; the views for further slots follow.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -192,7 +193,7 @@ impl<'a> ImageReader<'a> {
         ViewFileContent { key: hash.finalize().into(), view_bytes: shape.bytes(), views: self.views }
     }
 
-    /// The file of the views in a folder. It is made, or made again if it is damaged. One command at a time makes files in a folder.
+    /// Opens the file of the views in a folder, or makes the file if it is missing or damaged. One command at a time makes files in a folder.
     fn file(
         &mut self,
         folder: &Path,
@@ -231,7 +232,7 @@ impl<'a> ImageReader<'a> {
                 fs::remove_file(&path).map_err(&failed)?;
             }
         }
-        // This cuts off what a killed command left, before the room is measured.
+        // `begin` removes the content that a killed command left, before the free space is measured.
         let unfinished = folder.join(UNFINISHED);
         let mut writer = ViewFileWriter::begin(&unfinished, content).map_err(&failed)?;
         let free = statvfs(folder).map_or(u64::MAX, |of| of.f_bavail.saturating_mul(of.f_frsize));
@@ -248,7 +249,7 @@ impl<'a> ImageReader<'a> {
                     size(all)
                 ));
             }
-            // The cause is told; a file that cannot be removed is cut off by the next command.
+            // The error is returned; the next command empties a file that cannot be removed.
             Err(_) => drop(fs::remove_file(&unfinished)),
         }
         made
@@ -334,7 +335,7 @@ impl<'a> ImageReader<'a> {
     }
 }
 
-/// Whether an image of the first shape is changed for the second one.
+/// Function that returns true if an image of the first shape is changed for views of the second shape.
 type IsChanged = fn(Shape, Shape) -> bool;
 
 /// Removes the oldest files of views of a folder, but not `kept`, while all together have more than `most` bytes. Returns the bytes that stay. A command

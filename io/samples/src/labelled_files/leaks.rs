@@ -34,8 +34,8 @@ pub(super) fn join(samples: &[LabelledSample], groups: &mut Groups) {
     }
 }
 
-/// Why the calibration part allows no promise, in words: it shares groups or images with another part, or it has an image more than once,
-/// in samples of different groups, which would count as independent. `None` if a promise is allowed.
+/// Reason why the calibration part allows no promise, in words: the part shares groups or images with another part, or has one image in
+/// samples of different groups, which would count as independent. `None` if a promise is allowed.
 pub(super) fn promise_obstacle(samples: &[LabelledSample], parts: &[Part]) -> Option<String> {
     let (mut elsewhere, mut within) = (HashSet::new(), HashMap::new());
     let of = |is_calibration: bool| {

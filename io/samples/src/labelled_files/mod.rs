@@ -28,7 +28,7 @@ pub(crate) struct LabelledFiles {
     pub(crate) views: StoredViews,
     /// Class names in label order. `None` takes the classes of the train part in alphabetical order.
     pub(crate) classes: Option<Vec<String>>,
-    /// Whether the groups are the frames of one recording.
+    /// True when the groups are the frames of one recording.
     pub(crate) is_recording: bool,
     /// Remarks about the reading.
     pub(crate) notes: Vec<String>,
@@ -60,7 +60,7 @@ pub(crate) struct ImageFile {
 }
 
 impl ImageFile {
-    /// The file with its view for the slot of this index among those that see it.
+    /// The file with its view for the slot at position `index` among the slots that see the file.
     pub(crate) fn of_slot(&self, index: usize) -> Self {
         Self { view: self.view + index, ..self.clone() }
     }

@@ -12,7 +12,7 @@
 //! | train, 72 %                         | val   | test, 20 %    |
 //! +-------------------------------------+-------+---------------+
 //! ```
-//! A sample that shares an image with an earlier one goes to the part of the earlier one.
+//! A sample that shares an image with an earlier sample goes to the part of the earlier sample.
 
 #[cfg(test)]
 mod tests;
@@ -59,7 +59,7 @@ struct Recording {
 /// Index and class of a sample that at least one camera sees.
 type SeenSample = (usize, u16);
 
-/// Opens the data set as the first `cameras` see it.
+/// Opens the data set with the first `cameras` cameras as slots.
 ///
 /// # Errors
 /// [`DataError`] naming the file and its fault.

@@ -43,7 +43,7 @@ fn zip(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
     [&file[..], &directory, b"PK\x05\x06", &[0; 4], &count, &count, &bytes, &offset, &[0; 2]].concat()
 }
 
-/// Samples, each given by a number that the fills of its views follow from, and by the class that each of the six cameras sees.
+/// Writes samples. A sample is a number, from which the fills of its views follow, and the class that each of the six cameras sees.
 fn written(samples: &[(u8, [u8; 6])]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let labels: Vec<u8> = samples.iter().flat_map(|(_, labels)| *labels).collect();

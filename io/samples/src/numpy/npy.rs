@@ -6,15 +6,15 @@
 //! | 93 N U M P Y  | 1 0  | length | {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  | values      |
 //! +---------------+------+--------+--------------------------------------------------------------+------ ... --+
 //! ```
-//! The length counts the bytes of the text. It is a little-endian u16 in version 1 and a u32 in versions 2 and 3. The first letter of `descr` is the order
-//! of the bytes of a value: `<` little-endian, `>` big-endian, `|` a single byte.
+//! The length counts the bytes of the text. The length is a little-endian u16 in version 1 and a u32 in versions 2 and 3. The first letter
+//! of `descr` is the order of the bytes of a value: `<` little-endian, `>` big-endian, `|` a single byte.
 
 use serde::Deserialize;
 
 use crate::error::Mismatch;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Longest header, in bytes; those of `NumPy` are below 200.
+/// Longest header, in bytes; headers of `NumPy` are below 200.
 const MAX_HEADER_BYTES: usize = 64 << 10;
 /// Most axes, as in `NumPy`.
 const MAX_AXES: usize = 64;
@@ -76,7 +76,7 @@ impl Array {
     /// The values as integers.
     ///
     /// # Errors
-    /// [`Mismatch`] for an array of floats, and for a number beyond those of `int64`.
+    /// [`Mismatch`] for an array of floats, and for a number above the range of `int64`.
     pub(crate) fn integers(&self) -> Result<Vec<i64>, Mismatch> {
         if self.kind.starts_with('f') {
             return Err(Mismatch::new("integers", format!("values of type {}", self.kind)));

@@ -29,7 +29,7 @@ const MAX_COMMENT_BYTES: usize = 0xffff;
 const MAX_MEMBERS: usize = 1024;
 /// Longest array, in bytes.
 const MAX_ARRAY_BYTES: u32 = 1 << 30;
-/// Longest file, in bytes: the zip64 form of longer ones is refused.
+/// Longest file, in bytes; longer files have the zip64 form, which is refused.
 const MAX_FILE_BYTES: u64 = u32::MAX as u64;
 /// Marks a number that is in a zip64 record instead.
 const IN_ZIP64: u32 = u32::MAX;
@@ -56,7 +56,7 @@ impl Npz {
     /// Reads a file and its directory.
     ///
     /// # Errors
-    /// [`DataError::Read`]; [`DataError::Content`] for a file that is no zip, is damaged, encrypted or in zip64 form.
+    /// [`DataError::Read`]; [`DataError::TooLarge`]; [`DataError::Content`] for a file that is no zip, is damaged, encrypted or in zip64 form.
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let file = files::read(path, MAX_FILE_BYTES)?;
         let members = directory(&file).map_err(|found| damaged(path, found))?;
@@ -169,7 +169,7 @@ fn directory(file: &[u8]) -> Result<BTreeMap<String, Member>, String> {
     Ok(members)
 }
 
-/// Whether `bytes` begin with the signature of a record and are as long as the record.
+/// Returns true if `bytes` begin with the signature of a record and are as long as the record.
 fn is_record(bytes: &[u8], (signature, length): ([u8; 4], usize)) -> bool {
     bytes.starts_with(&signature) && bytes.len() >= length
 }

@@ -22,7 +22,7 @@ use crate::error::Mismatch;
 /// Most attempts, each with another order of equal groups, to bring every class into every part.
 const ATTEMPTS: u64 = 16;
 
-/// How to divide data that comes without train, validation and test parts.
+/// Rule that divides data without train, validation and test parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Share of each part.
@@ -143,8 +143,8 @@ impl Split {
         Err(missing.expect("every failed attempt names a class"))
     }
 
-    /// The part of each sample in one of several folds: the groups of each class are dealt to the folds in turn. The fold of this number is the test
-    /// part, the next one the validation part, the others are the train part. Shares have no influence.
+    /// The part of each sample in one of several folds: the groups of each class are dealt to the folds in turn. Fold `fold` is the test
+    /// part, the next fold the validation part, and the other folds are the train part. Shares have no influence.
     pub(crate) fn parts_of_fold(
         &self,
         classes: &[usize],
@@ -253,8 +253,8 @@ impl<'a> Division<'a> {
         Ok(self.part_of.into_iter().map(|part| part.expect("every group has a class")).collect())
     }
 
-    /// The part that lacks the most samples of the class, and of equal parts the one that lacks the most samples of all classes. If at
-    /// least as many parts have no sample of the class yet as groups are `left`, only those parts are chosen from.
+    /// The part that lacks the most samples of the class, and of equal parts the one that lacks the most samples of all classes. If only
+    /// as many groups are `left` as parts have no sample of the class, or fewer, the choice is among these parts.
     ///
     /// `of_class` is the number of samples of the class in all groups, `samples` the number of samples of all classes.
     fn next_part(&self, class: usize, left: usize, of_class: usize, samples: usize) -> usize {
@@ -263,7 +263,7 @@ impl<'a> Division<'a> {
         let lack = |part: usize| {
             (self.lack(part, of_class, counts[part]), self.lack(part, samples, self.of_all[part]))
         };
-        // Of equal parts the first one wins, so that train comes before the others.
+        // Of equal parts the first wins, so that train comes before validation and test.
         (0..3)
             .filter(|&part| !only_empty || counts[part] == 0)
             .reduce(|best, part| if lack(part) > lack(best) { part } else { best })

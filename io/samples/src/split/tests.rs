@@ -97,7 +97,7 @@ fn invalid_shares_are_refused() {
     assert_eq!("70, 15,15".parse::<Shares>().unwrap().to_string(), "70,15,15");
 }
 
-/// One digit per sample.
+/// One digit per sample: the number of its part.
 fn digits(parts: &[Part]) -> String {
     parts.iter().map(|part| (*part as usize).to_string()).collect()
 }

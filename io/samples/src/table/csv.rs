@@ -1,6 +1,6 @@
 //! Records of a CSV file as RFC 4180 defines them, read by the crate `csv`.
 //!
-//! The crate `csv` accepts misplaced quotes. A check before it refuses them.
+//! The crate `csv` accepts misplaced quotes, so they are refused before the crate reads the text.
 
 use csv::StringRecord;
 
@@ -81,7 +81,7 @@ fn check_quotes(text: &str) -> Result<(), LineError> {
     Ok(())
 }
 
-/// Line ends: `\n`, `\r\n`, and the `\r` alone of an old Mac.
+/// Number of line ends: `\n`, `\r\n`, and `\r` alone, as on an old Mac.
 pub(super) fn newlines(text: &str) -> usize {
     text.matches(['\n', '\r']).count() - text.matches("\r\n").count()
 }

@@ -10,7 +10,7 @@
 //! - `classes.txt` beside the table, if there is one, gives the order of the classes.
 //! - Without the column `part`, the parts are drawn (see [`split`](crate::split)). Samples of one `group`, or with equal files, stay together.
 //! - Lines end with `\n`, `\r\n` or, as on an old Mac, `\r`. Names are compared in their composed form (Unicode NFC).
-//! - Where the first file is not there, and one archive lies beside the table, the files are those of the archive.
+//! - If the first named file does not exist, and exactly one archive lies beside the table, the files are read from the archive.
 //! - A file is an image (PNG, JPEG, WebP) or a raw tensor of exactly the requested shape, CHW.
 //! - A raw tensor `.u8` has one byte per value. `.f32` has little-endian floats from 0 to 1, which become `round(255 x)`.
 //! - Labels number the classes of the train part in alphabetical order. Samples keep the order of the table.
@@ -39,7 +39,7 @@ use crate::{DataError, Shape, View};
 use csv::{LineError, newlines};
 use rows::Row;
 
-/// Declaration of own data in a table.
+/// Declaration of the user's own data in a table.
 pub(crate) const INFO: DataSetInfo = DataSetInfo {
     name: "table",
     content: "images or raw tensors of your own, labelled in a CSV file",
@@ -94,7 +94,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Position in the folder or archive, for errors.
+    /// Text that names a file of the folder or archive in errors.
     fn at(&self, file: &str) -> String {
         format!("{}: `{file}`", self.root.display())
     }
@@ -128,7 +128,7 @@ impl Table<'_> {
         Ok((rows::parse(&text).map_err(invalid)?, classes))
     }
 
-    /// Images of all rows by their paths in a folder or archive; each is seen by so many slots, from that of its column.
+    /// Images of all rows by path. `slots_of_file` slots see each image, beginning with the slot of the image's column.
     fn images(
         &mut self,
         place: &Path,
@@ -197,8 +197,8 @@ fn tensor(bytes: &[u8], value_bytes: usize, requested: Option<Shape>) -> Result<
     Ok(View::new(shape, pixels))
 }
 
-/// Visits the files of these names in a directory or a `.tar.gz`. Names are compared in their composed form. An archive with two files of one name is
-/// refused.
+/// Visits the files of these names that exist in a directory or a `.tar.gz`. Names are compared in their composed form. An archive with two
+/// files of one name is refused.
 fn visit(
     root: &Path,
     names: &BTreeSet<&str>,

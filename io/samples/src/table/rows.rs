@@ -8,7 +8,7 @@ use super::csv::{self, LineError, Record};
 use crate::Part;
 use crate::file_names::{camera, number, one_form};
 
-/// One row of the table of labels: one image of a sample. Names are in their composed form (Unicode NFC).
+/// One row of the table: one sample with the files of its slots. Names are in their composed form (Unicode NFC).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     /// Line in the file, from 1.
@@ -146,7 +146,7 @@ fn check_once<'a>(expected: &str, names: impl Iterator<Item = (usize, &'a String
     Ok(())
 }
 
-/// Whether a path stays below the folder on every system.
+/// Returns true if a path stays below the folder on every system.
 fn is_inside(file: &str) -> bool {
     let file = file.strip_prefix("./").unwrap_or(file);
     !file.contains(['\\', ':']) && file.split('/').all(|step| !matches!(step, "" | "." | ".."))

@@ -86,7 +86,7 @@ fn a_tensor_of_another_length_or_range_is_named() {
     };
     write(dir.path(), "c.png", &png(3));
     write(dir.path(), "a.u8", &[7; 17]);
-    // A file that is missing would be named first.
+    // Without `b.f32`, the missing file would be reported first.
     write(dir.path(), "b.f32", &[0.5_f32; 18].map(f32::to_le_bytes).concat());
     refused(dir.path(), &["`a.u8`", "expected a requested shape"]);
     with_shape_refused(&["`a.u8`", "18 bytes for 3x2x3, 1 per value, found 17"]);

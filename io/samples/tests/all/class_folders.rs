@@ -107,7 +107,7 @@ fn drawn_figures_seen_by_six_cameras_are_read_back() {
 
 #[test]
 fn data_sets_that_are_at_hand_are_read_back() {
-    // Some have class names that no folder can have, or four cameras.
+    // Some of these data sets have class names that no folder can have, or four cameras.
     for name in ["mnist", "fashion-mnist", "eth80", "cifar-10"] {
         let Some(dir) = crate::data(name).filter(|_| name != "cifar-10" || cfg!(feature = "bzip2")) else {
             continue;

@@ -6,7 +6,7 @@ mod shipped;
 
 use std::path::{Path, PathBuf};
 
-/// A folder of data, if it is at hand.
+/// A folder of data; `None` if there is no such folder.
 fn data(folder: &str) -> Option<PathBuf> {
     let root = std::env::var_os("HEADWATER_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);

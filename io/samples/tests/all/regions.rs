@@ -9,7 +9,7 @@ use headwater_samples::image_codec::png;
 use headwater_samples::roi::{self, Fit, Framing, Roi};
 use headwater_samples::{DataSet, Part, Shape, View};
 
-/// A frame of noise; another seed gives another one.
+/// A frame of noise; another seed gives another frame.
 fn frame(seed: usize) -> Vec<u8> {
     let shape = Shape::rgb(30, 50);
     let noise = (0..shape.bytes()).map(|at| ((at + seed) * 7919 % 251) as u8).collect();
@@ -47,7 +47,7 @@ fn with(framings: Framings<'_>) -> OpenOptions<'_> {
     OpenOptions { shape: Some(SHAPE), slots, framings, ..OpenOptions::default() }
 }
 
-/// Compares the views of the first train sample with those of a device that has the frame of a seed.
+/// Compares the views of the first train sample with the views of a device that has the frame of a seed.
 #[track_caller]
 fn check(data: &dyn DataSet, framings: Framings<'_>, seeds: &[usize]) {
     for (slot, seed) in seeds.iter().enumerate() {

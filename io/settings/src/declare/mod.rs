@@ -58,7 +58,7 @@ pub trait Field<T> {
     fn read(self, reader: &mut Reader<'_>, name: &'static str, docs: &[&str]) -> Option<T>;
 }
 
-/// Turns the text of a value into a `T`. A function from the text to a result does so too.
+/// Turns the text of a value into a `T`. A function from the text to a result implements this trait.
 pub trait Parse<T> {
     /// The value that the text stands for.
     ///
@@ -161,7 +161,7 @@ pub const fn optional(example: &'static str) -> Key<Plain, Maybe> {
     key(Plain, Given { example: Some(example), ..NONE })
 }
 
-/// True or false, with a flag that has no value.
+/// A key that is true or false, with a flag that has no value.
 pub const fn switch() -> Key<impl Fn(&str) -> Result<bool, Mistake>, Needed> {
     key(truth, Given { default: Some("false"), example: Some("true"), is_switch: true, ..NONE })
 }
@@ -231,7 +231,7 @@ impl<T, P: Parse<List<T>>> Field<Vec<T>> for Key<P, Maybe> {
     }
 }
 
-/// Further settings in a section of the field's name.
+/// Further settings: in a section of the field's name, or beside the keys of the outer struct.
 #[derive(Clone, Copy, Debug)]
 pub struct Nested {
     has_name: bool,
@@ -303,9 +303,9 @@ impl<T: Section> Field<Tables<T>> for TablesOf {
 pub struct Declared {
     /// Key in the file, such as `broker.address`.
     pub key: String,
-    /// `broker-address`; `None` for a secret.
+    /// Flag without dashes, such as `broker-address`; `None` for a secret.
     pub flag: Option<String>,
-    /// `HEADWATER_BROKER_ADDRESS`; `None` for an option of the command line alone.
+    /// Variable, such as `HEADWATER_BROKER_ADDRESS`; `None` for an option of the command line alone.
     pub environment: Option<String>,
     /// Lines of the doc comment.
     pub description: Vec<String>,
@@ -315,22 +315,22 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Whether a file may hold the key.
+    /// Returns true if a file may hold the key.
     pub(crate) fn is_in_files(&self) -> bool {
         self.given.places == Places::All
     }
 
-    /// Whether the key is a setting, and not an option of the command line.
+    /// Returns true if the key is a setting, and not an option of the command line.
     pub(crate) fn is_setting(&self) -> bool {
         matches!(self.given.places, Places::All | Places::Environment)
     }
 
-    /// Names of the variables that give the key, the first one before the second.
+    /// Names of the variables that give the key; the key's own variable before the second variable.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         self.environment.as_deref().into_iter().chain(self.given.variable)
     }
 
-    /// Value of the key in the environment, with the name of its variable.
+    /// Value of the key in the environment, with the name of its variable; `None` if no variable of the key is set.
     pub(crate) fn variable_of<'a>(
         &self,
         environment: &'a std::collections::BTreeMap<String, OsString>,

@@ -15,7 +15,7 @@ use crate::values::{Mistake, as_text, as_toml, literal};
 pub struct Value {
     /// The setting's declaration.
     pub declared: Declared,
-    /// Array and position of the table that the setting belongs to.
+    /// Array and position of the table that the setting belongs to; `None` outside tables.
     pub table: Option<(&'static str, usize)>,
     /// Value as a file would hold it; `None` if nothing is set, and for a secret.
     pub toml: Option<Toml>,
@@ -63,7 +63,7 @@ pub(crate) struct Inputs {
     pub(crate) document: Document,
     /// Name of the file; empty for a text without one.
     pub(crate) file: String,
-    /// Line of the table in which a key is missing if no source has it; none for a key outside of tables.
+    /// For each key of a table, the line of the table, which a mistake names if no source has the key.
     pub(crate) table_lines: BTreeMap<String, usize>,
 }
 

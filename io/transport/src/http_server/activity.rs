@@ -1,4 +1,4 @@
-//! What an open connection waits for, and since when.
+//! State of an open connection: the event that is awaited, and since when.
 //!
 //! ```text
 //! accepted ──> Head ──> Request ──> Idle ──first byte──> Head ──> ...
@@ -33,9 +33,9 @@ struct State {
     requests: usize,
     /// Requests whose bodies are awaited.
     bodies: usize,
-    /// Since when the socket takes no more bytes of an answer.
+    /// Time since which the socket takes no more bytes of an answer; `None` if the socket has taken all bytes.
     unread_since: Option<Instant>,
-    /// Whether frames of HTTP/2 arrive.
+    /// True when the connection speaks HTTP/2.
     is_http2: bool,
 }
 
@@ -51,7 +51,7 @@ enum Phase {
     Idle { since: Instant },
 }
 
-/// Kind of a wait for the peer, in the order in which waiting connections are closed for new ones.
+/// Kind of a wait for the peer, in the order in which waiting connections are closed to make room for new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WaitKind {
     /// A head or a body has not arrived.
@@ -88,12 +88,12 @@ impl Activity {
         }
     }
 
-    /// Whether the connection still waits for the head of a request, so that a stop loses no answer if it closes the connection.
+    /// Returns true if the connection still waits for the head of a request: closing the connection then loses no answer.
     pub(super) fn awaits_head(&self) -> bool {
         matches!(self.state().phase, Phase::Head { .. })
     }
 
-    /// Waits until one of the limits is exceeded, and returns which.
+    /// Waits until one of the limits is exceeded, and returns the reason to close the connection.
     ///
     /// Two checks are at most the shortest limit apart. So a limit that begins after a check ends no earlier than the next check, and no
     /// event has to wake this future.
@@ -118,12 +118,12 @@ impl Activity {
         match phase {
             Phase::Head { since } => Some((since + limits.head_timeout, CloseReason::HeadTimeout)),
             Phase::Idle { since } => Some((since + limits.idle_timeout, CloseReason::IdleTimeout)),
-            // The service bounds the time of both.
+            // The service bounds the time for a body and the time of its own work.
             Phase::Body { .. } | Phase::Request => None,
         }
     }
 
-    /// The connection speaks HTTP/2, and has no request yet.
+    /// Notes that the connection speaks HTTP/2, and has no request yet.
     #[cfg(feature = "grpc-server")]
     pub(super) fn speaks_http2(&self) {
         self.change(|state| (state.is_http2, state.phase) = (true, Phase::Idle { since: Instant::now() }));
@@ -158,7 +158,7 @@ impl Activity {
         });
     }
 
-    /// Bytes have arrived. Those of HTTP/2 may be no head: a ping, room for an answer.
+    /// Notes that bytes have arrived. Bytes of HTTP/2 may be no head, but a ping or room for an answer.
     fn read(&self) {
         self.change(|state| {
             if matches!(state.phase, Phase::Idle { .. }) && !state.is_http2 {
@@ -167,7 +167,7 @@ impl Activity {
         });
     }
 
-    /// Notes a write: whether the socket has taken all bytes.
+    /// Notes a write; `all` is true if the socket has taken all bytes.
     fn wrote(&self, all: bool) {
         self.change(|state| {
             state.unread_since = if all { None } else { state.unread_since.or_else(|| Some(Instant::now())) };
@@ -183,7 +183,7 @@ impl Activity {
     }
 }
 
-/// One in a count of the state, until it is dropped.
+/// Adds one to a count of the state, until this value is dropped.
 pub(super) struct Counted {
     activity: Arc<Activity>,
     of: fn(&mut State) -> &mut usize,

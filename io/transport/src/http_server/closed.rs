@@ -1,8 +1,8 @@
-//! Connections that a server closed because of its limits, by reason.
+//! Connections that a server closed because of a limit or a failed TLS handshake, by reason.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Why a server closed a connection.
+/// Reason why a server closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
     /// Too many connections from one address.

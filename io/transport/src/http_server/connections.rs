@@ -1,4 +1,4 @@
-//! The open connections of a server: how many there are, by address too, and which is closed for a new one.
+//! The open connections of a server: their number in all and by address, and the choice of a connection that is closed for a new one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +28,7 @@ pub(super) struct Connections {
     handshake_log: LogLimit,
 }
 
-/// Why a connection ended, for the two kinds of ends that the server counts.
+/// End of a connection that the server counts.
 #[derive(Debug)]
 pub(super) enum End {
     /// A time limit was exceeded.
@@ -57,10 +57,10 @@ impl Connections {
         self.open.len()
     }
 
-    /// Makes room for a new connection if a limit is reached. Returns whether the new connection may stay.
+    /// Makes room for a new connection if a limit is reached. Returns true if the new connection may stay.
     ///
-    /// Connections with a running request are never closed. Of the others, one that owes a request is closed first, then one that does not
-    /// read its answer, then an idle one; among those of one kind, the one that waits longest.
+    /// Connections with a running request are never closed. A connection that owes a request is closed first, then a connection with an
+    /// unread answer, then an idle connection; of several of one kind, the connection that waits longest.
     pub(super) fn admits(&mut self, peer: SocketAddr, now: Instant) -> bool {
         let address = peer.ip().to_canonical();
         let of_address = self.by_address.get(&address).copied().unwrap_or(0);
@@ -84,7 +84,7 @@ impl Connections {
         self.open.insert(task.id(), Open { peer, address, activity, task });
     }
 
-    /// Closes every connection without a request, for a stop.
+    /// Closes every connection that still waits for the head of a request, for a stop.
     pub(super) fn close_awaiting_heads(&self) {
         let waiting = self.open.values().filter(|open| open.activity.awaits_head());
         waiting.for_each(|open| open.task.abort());

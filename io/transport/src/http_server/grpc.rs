@@ -27,7 +27,7 @@ use super::{HttpListener, RequestConnection, ServerLimits, accept};
 use crate::endpoint::percent_encoded;
 use crate::tls::ServerIdentity;
 
-/// Calls of one connection at a time; further ones wait at the client.
+/// Calls of one connection at a time; further calls wait at the client.
 const MAX_CALLS: u32 = 32;
 
 /// Bytes of a call that its client may send before the server has read them: the default of HTTP/2.
@@ -36,7 +36,7 @@ const STREAM_WINDOW_BYTES: u32 = 65_535;
 /// Largest head of a call, bytes.
 const MAX_HEAD_BYTES: u32 = 16 * 1024;
 
-/// Bytes before a message: whether it is compressed, and its length.
+/// Bytes before a message: the flag of compression, and the length.
 const PREFIX_BYTES: usize = 5;
 
 /// Bounds of a server of gRPC.
@@ -44,7 +44,7 @@ const PREFIX_BYTES: usize = 5;
 pub struct GrpcLimits {
     /// Bounds of its connections.
     pub server: ServerLimits,
-    /// Largest message of a call, as it is sent.
+    /// Largest message of a call in bytes, as it is sent.
     pub message_bytes: usize,
 }
 
@@ -57,12 +57,12 @@ pub struct GrpcCall {
     pub connection: RequestConnection,
     body: RecvStream,
     max_bytes: usize,
-    /// Bytes of messages that may arrive at one time on the connection: those of one large message, so that calls side by side need no more
-    /// memory.
+    /// One permit for each byte of messages that the connection may be reading at one time: as many as the largest message has. A call that
+    /// waits for permits may hold one stream window beside them.
     room: Arc<Semaphore>,
 }
 
-/// Why a call has no message.
+/// Reason why a call has no message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GrpcMessageError {
     /// The message is larger than the limit.
@@ -82,8 +82,8 @@ pub struct GrpcStatus {
     pub message: String,
 }
 
-/// Serves until `stop` ends, as [`super::serve`] does. `service` is called once for each accepted connection, and gives what answers a call,
-/// from its head on.
+/// Serves until `stop` ends, as [`super::serve`] does. `service` is called once for each accepted connection, and returns the function
+/// that answers a call, from its head on.
 pub async fn serve_grpc<A, F>(
     listener: impl Into<HttpListener>,
     mut service: impl FnMut() -> A,
@@ -124,7 +124,7 @@ where
 {
     let mut http2 = h2::server::Builder::new()
         .max_concurrent_streams(MAX_CALLS)
-        // Calls that wait for room must not take the window of the one that has it.
+        // Calls that wait for room must not take the window of the call that has room.
         .initial_connection_window_size((MAX_CALLS + 1) * STREAM_WINDOW_BYTES)
         .max_header_list_size(MAX_HEAD_BYTES)
         .handshake(stream)
@@ -174,8 +174,8 @@ async fn run_call(
 }
 
 impl GrpcCall {
-    /// Reads the message, and whether it is compressed as the header `grpc-encoding` says. Meanwhile the connection counts as waiting for its
-    /// peer.
+    /// Reads the message. Also returns true if the message is compressed as the header `grpc-encoding` says. Meanwhile the connection
+    /// counts as waiting for its peer.
     ///
     /// # Errors
     /// [`GrpcMessageError`]: another kind of call, no message or several, or a message that is too large.
@@ -214,7 +214,7 @@ async fn read_message(
             break;
         }
         if reserved.is_none() {
-            // Nobody closes the semaphore.
+            // Acquiring fails only for a closed semaphore, and nobody closes this one.
             reserved = room.acquire_many(u32::try_from(found).unwrap_or(u32::MAX)).await.ok();
         }
     }
@@ -232,7 +232,7 @@ async fn read_message(
     }
 }
 
-/// What stands before a message: the byte that says whether it is compressed, and its length.
+/// The flag of compression and the length before a message; `None` until these bytes have arrived.
 fn prefix(read: &[u8]) -> Option<(u8, usize)> {
     let &[flag, a, b, c, d] = read.first_chunk()?;
     Some((flag, u32::from_be_bytes([a, b, c, d]) as usize))
@@ -262,7 +262,7 @@ fn write_answer(
         }
         Err(GrpcStatus { code, message }) => {
             response.headers_mut().insert("grpc-status", HeaderValue::from(u16::from(code)));
-            // The letters that `grpc-message` may have.
+            // `grpc-message` may have printable ASCII other than `%`.
             let message = percent_encoded(&message, |byte| matches!(byte, b' '..=b'~') && byte != b'%');
             if let Ok(message) = HeaderValue::try_from(message) {
                 response.headers_mut().insert("grpc-message", message);

@@ -1,4 +1,4 @@
-//! Why a client gets no TLS connection, in plain words.
+//! Reasons why a client gets no TLS connection, in plain words.
 
 use std::io;
 

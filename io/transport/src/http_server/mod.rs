@@ -1,4 +1,4 @@
-//! HTTP/1 server, and one of gRPC, that slow peers cannot shut: bounds on connections, on heads, on unread answers, and on shutdown.
+//! HTTP/1 server and gRPC server that slow peers cannot block: bounds on connections, on heads, on unread answers, and on shutdown.
 
 mod activity;
 mod closed;
@@ -36,11 +36,11 @@ use crate::tls::{Certificate, ServerIdentity, ServerSession};
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Most open connections. When one more comes, the connection that has kept the server waiting longest is closed; if all have a
-    /// running request, the new one is.
+    /// Most open connections. When one more comes, a waiting connection is closed: first a connection that owes a request, then one with an
+    /// unread answer, then an idle one. If all connections have a running request, the new connection is closed.
     pub max_connections: usize,
     /// Most open connections from one address. When one more comes, a connection of the address that has kept the server waiting for a
-    /// second is closed; if there is none, the new one is.
+    /// second is closed; if there is none, the new connection is closed.
     pub max_connections_per_address: usize,
     /// Longest time for a request's head, from the start of the connection or from the head's first byte.
     pub head_timeout: Duration,
@@ -169,8 +169,8 @@ impl Open {
     }
 }
 
-/// Accepts connections until `stop` ends, and closes those that exceed a limit; then closes the listener and the connections without a
-/// request. `session` gives the identity of a handshake, `run` what runs one connection after it.
+/// Accepts connections until `stop` ends, and closes connections that exceed a limit; then closes the listener and the connections that
+/// still wait for the head of a request. `session` gives the identity of a handshake, `run` what runs one connection after it.
 async fn accept<R, F, E>(
     listener: TcpListener,
     session: impl Fn() -> Option<ServerSession>,
@@ -219,7 +219,8 @@ where
     Open { tasks, count: open.len() }
 }
 
-/// Makes the handshake of a connection, then runs it to its end. Returns the end if the handshake failed.
+/// Makes the handshake of a connection, then runs it to its end. Returns the end if the handshake failed; otherwise
+/// `None`.
 async fn connect<F, E>(
     socket: TcpStream,
     session: Option<ServerSession>,

@@ -1,4 +1,4 @@
-//! What a certificate says: its subject, its number, and when it expires.
+//! Content of a certificate: subject, role, serial number and expiry.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ const ORGANISATIONAL_UNIT: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.
 /// Beginning of the alternative name that tells the holder's role.
 pub const ROLE_PREFIX: &str = "urn:headwater:";
 
-/// What a certificate says about its holder. Subject: `O` is the site, `OU` the group, `CN` the name.
+/// Content of a certificate. In the subject, `O` is the site, `OU` the group and `CN` the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// Site of the holder.
@@ -46,7 +46,7 @@ pub struct Certificate {
 pub struct CertificateState {
     /// End of the certificate's validity, seconds since 1970.
     pub expires_unix_s: u64,
-    /// Whether newer files are there and cannot be used, so that the earlier certificate stays in use.
+    /// True when newer files are there and cannot be used, so that the earlier certificate stays in use.
     pub has_failed_reload: bool,
 }
 
@@ -150,7 +150,7 @@ pub(super) fn subject(certificate: &[u8]) -> Option<Vec<u8>> {
 /// Issuer of a revocation list in DER, and the serial numbers in the list.
 ///
 /// # Errors
-/// Why the list cannot be read.
+/// The reason why the list cannot be read.
 pub(super) fn revocations(list: &[u8]) -> Result<(Vec<u8>, Vec<String>), String> {
     let of = |error: x509_cert::der::Error| format!("revocation list: {error}");
     let list = CertificateList::from_der(list).map_err(of)?.tbs_cert_list;
@@ -163,7 +163,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The text of a part; `None` for other types of strings than UTF-8 and printable ones.
+/// The text of a part; `None` for a string that is neither a `UTF8String` nor a `PrintableString`.
 fn text(part: &AttributeTypeAndValue) -> Option<String> {
     let utf8 = part.value.decode_as::<Utf8StringRef<'_>>().map(|text| text.as_str().to_owned());
     let printable = || part.value.decode_as::<PrintableStringRef<'_>>().map(|text| text.as_str().to_owned());

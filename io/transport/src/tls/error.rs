@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error("{}: {reason}", .file.display())]
 pub struct TlsError {
-    /// The file; where files do not fit each other that of the certificate, or of the authority.
+    /// The file; if files do not fit each other, the file of the certificate, or of the authority for a client without a certificate.
     file: PathBuf,
     /// The reason of the system or of rustls, or what is wrong with the content.
     reason: String,
@@ -35,7 +35,7 @@ impl TlsError {
 pub struct HandshakeRefused(pub(super) String);
 
 impl HandshakeRefused {
-    /// Whether an error is of this kind.
+    /// Returns true if an error is of this kind.
     pub fn is(error: &io::Error) -> bool {
         error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
     }

@@ -55,7 +55,7 @@ impl<C: 'static> Identity<C> {
         Arc::clone(&self.used.get().config)
     }
 
-    /// Whether a revocation list has this serial number.
+    /// Returns true if a revocation list has this serial number.
     pub(super) fn has_revoked(&self, serial: &str) -> bool {
         self.used.get().revoked.contains(serial)
     }

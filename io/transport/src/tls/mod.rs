@@ -24,6 +24,6 @@ pub use identity::Identity;
 pub use objection::{End, Objection, certified_hosts};
 pub use server::{ServerIdentity, ServerSession};
 
-/// The cryptography of every session: ring.
+/// The cryptography of every TLS connection: ring.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));

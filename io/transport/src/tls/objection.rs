@@ -52,7 +52,7 @@ pub enum Objection {
 }
 
 impl IdentityFiles {
-    /// What a peer with the same authority and revocation list would object to at this moment. `None` if such a peer would accept the
+    /// The objection of a peer with the same authority and revocation list at this moment. `None` if such a peer would accept the
     /// certificate, or if this end has no certificate.
     ///
     /// # Errors

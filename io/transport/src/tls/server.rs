@@ -40,7 +40,7 @@ impl ServerIdentity {
         Self::of(files, |files, material| config(files, material, false))
     }
 
-    /// Whether a certificate that was accepted before is still valid: not revoked since, and not expired.
+    /// Returns true if a certificate that was accepted before is still valid: not revoked since, and not expired.
     pub fn still_accepts(&self, certificate: &Certificate) -> bool {
         certificate.expires > SystemTime::now() && !self.has_revoked(&certificate.serial)
     }
@@ -50,7 +50,7 @@ impl ServerIdentity {
         ServerSession(TlsAcceptor::from(self.config()))
     }
 
-    /// The same for a connection of HTTP/2 alone, which clients agree on in the handshake.
+    /// The identity for the next handshake of a connection that speaks only HTTP/2, as agreed on in the handshake (ALPN).
     pub fn http2_session(&self) -> ServerSession {
         let mut config = ServerConfig::clone(&self.config());
         config.alpn_protocols = vec![b"h2".to_vec()];

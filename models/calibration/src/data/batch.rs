@@ -1,11 +1,11 @@
-//! One batch: the views of each slot, as floats.
+//! Batches: the views of each slot, as floats.
 
 use headwater_protocol::{Slot, SlotSet};
 
 use super::{AbsentView, Augment, Samples};
 use crate::random::Random;
 
-/// Samples as inputs of the network.
+/// Samples in the form that the network reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// `[channels, height, width]` of a view.
@@ -18,10 +18,10 @@ pub struct Batch {
     pub seen: Vec<SlotSet>,
 }
 
-/// Inputs of one slot in a batch: the slot's views and, under [`AbsentView::Black`], black images for samples that the slot does not see.
+/// Views of one slot in a batch. Under [`AbsentView::Black`] a sample that the slot does not see has a black image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SlotViews {
-    /// Index in the batch of each view, ascending.
+    /// Index in the batch of each view's sample, ascending.
     pub rows: Vec<u32>,
     /// Pixels divided by 255, `[rows, channels, height, width]`.
     pub pixels: Vec<f32>,
@@ -75,7 +75,7 @@ impl Batch {
         batch
     }
 
-    /// Whether no slot sees any sample of the batch.
+    /// Returns true when no slot sees any sample of the batch.
     pub fn is_blank(&self) -> bool {
         self.seen.iter().all(|seen| seen.is_empty())
     }

@@ -9,8 +9,8 @@ use super::Parts;
 /// Largest number of samples of a part whose pixels enter the fingerprint.
 const COMPARED_SAMPLES: usize = 64;
 
-/// Fingerprint of the first `limit` samples of a part: their number, classes and groups, and the views of at most 64 samples at
-/// equal distances.
+/// Fingerprint of the first `limit` samples of a part: the number of samples, their classes and groups, and the views of at most 64
+/// samples at equal steps.
 pub fn fingerprint(parts: &Parts, part: Part, limit: Option<usize>) -> String {
     let count = parts.count(part, limit);
     let labels: Vec<u16> = (0..count).map(|index| parts.data.label(part, index)).collect();

@@ -20,7 +20,7 @@ use headwater_protocol::{Slot, SlotSet};
 use headwater_samples::NO_CLASS;
 use serde::{Deserialize, Serialize};
 
-/// Number of values of the views that go through a network at once.
+/// Pixel values of one slot's views that go through a network at once; a single larger view still goes through.
 const CHUNK_VALUES: usize = 1 << 22;
 
 /// Samples of one part, all or some.
@@ -28,7 +28,7 @@ const CHUNK_VALUES: usize = 1 << 22;
 pub struct Samples {
     /// `[channels, height, width]` of a view.
     pub shape: [usize; 3],
-    /// Device slots.
+    /// Number of device slots.
     pub slots: usize,
     /// Number of classes.
     pub classes: usize,
@@ -42,7 +42,7 @@ pub struct Samples {
     pub pixels: Pixels,
     /// Input of the network from a slot that does not see a sample.
     pub absent: AbsentView,
-    /// Index of each sample in the whole part, if the samples are a shard of the part; empty if they are the whole part.
+    /// Index of each sample in the whole part, if the samples are a shard or a subset of it; empty for a whole part.
     pub part_indices: Vec<u32>,
 }
 
@@ -64,7 +64,7 @@ impl Samples {
         self.labels.len()
     }
 
-    /// Whether there are no samples.
+    /// Returns true when there are no samples.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -74,17 +74,17 @@ impl Samples {
         self.labels.iter().filter(|label| **label == NO_CLASS).count()
     }
 
-    /// Index of a sample in the whole part.
+    /// Index of a sample in the whole part; the index of the sample itself if `part_indices` is empty.
     pub fn part_index(&self, sample: usize) -> usize {
         self.part_indices.get(sample).map_or(sample, |index| *index as usize)
     }
 
-    /// Pixels of one view.
+    /// Number of values of one view: channels times height times width.
     pub fn view_len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Writes the view of a slot. Returns false and leaves `view` unchanged when the slot does not see the sample.
+    /// Copies the view of a slot into `view`. Returns false and leaves `view` unchanged when the slot does not see the sample.
     ///
     /// # Panics
     /// When there is no such sample, or the samples have no pixels.
@@ -99,7 +99,7 @@ impl Samples {
     /// The view of a slot; `None` when the slot does not see the sample.
     ///
     /// # Panics
-    /// As [`Self::view_into`].
+    /// See [`Self::view_into`].
     pub fn view(&self, sample: usize, slot: Slot) -> Option<Vec<u8>> {
         let mut view = vec![0; self.view_len()];
         self.view_into(sample, slot, &mut view).then_some(view)
@@ -108,7 +108,7 @@ impl Samples {
     /// The views of all slots of a sample, `[slots, view]`; zeros where the slot does not see the sample.
     ///
     /// # Panics
-    /// As [`Self::view_into`].
+    /// See [`Self::view_into`].
     pub fn views(&self, sample: usize) -> Vec<u8> {
         let len = self.view_len();
         let mut views = vec![0; self.slots * len];
@@ -118,12 +118,12 @@ impl Samples {
         views
     }
 
-    /// Number of samples that go through a network at once: `most`, or fewer with large views, since the maps of all layers are in memory.
+    /// Number of samples that go through a network at once: `most`, or fewer with large views, since the maps of all layers stay in memory.
     pub fn chunk(&self, most: usize) -> usize {
         (CHUNK_VALUES / self.view_len().max(1)).clamp(1, most)
     }
 
-    /// Whether every view so far was read. What was computed from a view that was not is worthless.
+    /// Checks that every view so far could be read. An unreadable view is black, so results computed from it are wrong.
     ///
     /// # Errors
     /// The first view that could not be read, and why.
@@ -148,7 +148,7 @@ impl Samples {
             seen: indices.iter().map(|index| self.seen[*index]).collect(),
             // Samples whose pixels were dropped stay without pixels.
             pixels: self.pixels.subset(indices),
-            part_indices: indices.iter().filter_map(|index| self.part_indices.get(*index).copied()).collect(),
+            part_indices: indices.iter().map(|index| self.part_index(*index) as u32).collect(),
             ..*self
         }
     }
@@ -162,7 +162,6 @@ impl Samples {
             groups: Vec::new(),
             seen: vec![SlotSet::first(1); samples.len()],
             pixels: samples.pixels.of_slot(slot),
-            part_indices: Vec::new(),
             ..samples
         }
     }
@@ -191,6 +190,13 @@ impl Samples {
             groups.extend(more.into_iter().map(|group| next + group));
             self.groups = groups;
         }
+        if !(self.part_indices.is_empty() && other.part_indices.is_empty()) {
+            let of =
+                |samples: &Self| (0..samples.len()).map(|sample| samples.part_index(sample) as u32).collect();
+            let (mut indices, more): (Vec<u32>, Vec<u32>) = (of(self), of(&other));
+            indices.extend(more);
+            self.part_indices = indices;
+        }
         self.labels.extend(other.labels);
         self.seen.extend(other.seen);
         self.pixels = Pixels::default();
@@ -202,8 +208,8 @@ impl Samples {
         Self { pixels: Pixels::default(), ..self }
     }
 
-    /// For data whose groups are the frames of a recording: each `frames` successive groups form a block, and every second block is
-    /// kept as one group, from the second block on. If frames that are `frames` apart are independent, the kept blocks are too,
+    /// Blocks of a recording whose groups are its frames: each `frames` successive groups form a block, and every second block is kept
+    /// as one group, from the second block on. If frames that are `frames` apart are independent, the kept blocks are independent too,
     /// since a dropped block lies between any two of them.
     #[must_use]
     pub fn in_blocks(&self, frames: NonZero<u32>) -> Self {
@@ -220,7 +226,7 @@ impl Samples {
         (!distinct.is_empty()).then_some(distinct.len())
     }
 
-    /// As [`group_count`](Self::group_count), of the groups in which a sample shows a class.
+    /// Number of groups in which a sample shows a class; `None` if samples are independent.
     pub fn group_count_with_class(&self) -> Option<usize> {
         groups_with_class(&self.labels, &self.groups)
     }
@@ -260,6 +266,17 @@ mod tests {
             seen: vec![SlotSet::first(1); count],
             ..Samples::default()
         }
+    }
+
+    #[test]
+    fn a_sample_keeps_its_index_of_the_part_in_subsets_and_when_they_are_joined() {
+        let all = samples(5, &[]);
+        let mut chosen = all.subset(&[3, 1]);
+        assert_eq!([0, 1].map(|sample| chosen.part_index(sample)), [3, 1]);
+        assert_eq!(chosen.subset(&[1]).part_index(0), 1);
+        assert_eq!(chosen.of_slot(Slot::new(0).unwrap()).part_index(0), 3);
+        chosen.append(all.subset(&[4]));
+        assert_eq!(chosen.part_indices, [3, 1, 4]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{Pixels, Samples, class_shares};
 pub struct Parts {
     /// The data set.
     pub data: Arc<dyn DataSet>,
-    /// Number of device slots that are used, from the first slot of the data set.
+    /// Number of device slots that are used, counted from the first slot of the data set.
     pub slots: usize,
 }
 
@@ -54,7 +54,7 @@ impl Parts {
         Self::of(Box::new(Fashion6Cam::drawn(train, validation, test)))
     }
 
-    /// The views of the first slot alone.
+    /// The same data with the views of the first slot alone.
     #[must_use]
     pub fn first_slot(self) -> Self {
         Self { slots: 1, ..self }
@@ -76,7 +76,7 @@ impl Parts {
         (0..self.count(part, limit)).map(|index| self.data.label(part, index)).collect()
     }
 
-    /// The samples of a part, at most the first `limit`; views are computed on `threads` threads.
+    /// The samples of a part, at most the first `limit`; see [`shard`](Self::shard) for the views.
     pub fn part(&self, part: Part, limit: Option<usize>, threads: usize) -> Samples {
         let all: Vec<u32> = (0..self.count(part, limit) as u32).collect();
         Samples { part_indices: Vec::new(), ..self.shard(part, all, threads) }
@@ -87,8 +87,8 @@ impl Parts {
         (0..self.count(part, limit)).filter_map(|index| self.data.group(part, index)).collect()
     }
 
-    /// The samples of a part with the given indices, in the given order. Views are read from a data set that keeps them, and otherwise computed on `threads`
-    /// threads.
+    /// The samples of a part with the given indices, in the given order. Views are read later from a data set that keeps its views;
+    /// otherwise all are computed now, on `threads` threads.
     pub fn shard(&self, part: Part, indices: Vec<u32>, threads: usize) -> Samples {
         let in_part = |at: usize| indices[at] as usize;
         let samples = Samples {
@@ -144,7 +144,7 @@ impl Parts {
         (seen, Pixels::in_memory(pixels, count, slots))
     }
 
-    /// Whether every view so far was read; see [`Samples::check_read`].
+    /// Checks that every view so far could be read; see [`Samples::check_read`].
     ///
     /// # Errors
     /// The first view that could not be read, and why.

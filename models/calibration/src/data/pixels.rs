@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headwater_protocol::Slot;
 use headwater_samples::{DataSet, Part};
 
-/// Pixels of samples. A copy, and the pixels of other samples, share the views.
+/// Pixels of samples. Clones and subsets share the views in memory.
 #[derive(Clone, Default)]
 pub struct Pixels {
     source: Source,
@@ -16,13 +16,13 @@ pub struct Pixels {
     first_slot: usize,
 }
 
-/// Place of the views.
+/// Origin of the views.
 #[derive(Clone, Default)]
 enum Source {
     /// There are no views: for samples of which only the logits are needed.
     #[default]
     None,
-    /// `[rows, slots, view]`, and the number of slots; zeros where the slot does not see the sample.
+    /// Values `[rows, slots, view]`, and the number of slots; zeros where the slot does not see the sample.
     Memory(Arc<Vec<u8>>, usize),
     /// A part of a data set that keeps its views, in memory or in a file.
     DataSet(Arc<dyn DataSet>, Part),
@@ -63,12 +63,12 @@ impl Pixels {
         Self { rows, ..self.clone_source() }
     }
 
-    /// The pixels with a later slot as the first one.
+    /// The same pixels with `slot` as the first slot.
     pub(super) fn of_slot(&self, slot: Slot) -> Self {
         Self { rows: self.rows.clone(), first_slot: self.first_slot + slot.index(), ..self.clone_source() }
     }
 
-    /// Why a view could not be read, in words.
+    /// Reason in words why a view could not be read; `None` if every view so far could be read.
     pub(super) fn fault(&self) -> Option<String> {
         match &self.source {
             Source::None | Source::Memory(..) => None,
@@ -89,7 +89,7 @@ impl fmt::Debug for Pixels {
 }
 
 impl PartialEq for Pixels {
-    /// Whether both have the same rows of the same source; views of two data sets are not compared.
+    /// Compares views in memory by value; views of a data set are equal only for the same data set object.
     fn eq(&self, other: &Self) -> bool {
         let is_source = match (&self.source, &other.source) {
             (Source::None, Source::None) => true,
@@ -124,7 +124,7 @@ mod tests {
         folder
     }
 
-    /// The parts of a folder, with views in a file below it, or in memory.
+    /// The parts of a folder, with views in memory, or in a file below the folder if `in_file`.
     fn parts(folder: &Path, in_file: bool) -> Parts {
         let cache = folder.join("cache");
         let preparation =

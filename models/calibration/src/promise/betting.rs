@@ -7,17 +7,18 @@
 //! probability that such capital ever reaches `1 / delta` is at most `delta` (Ville's inequality). So capital of `1 / delta`, at any
 //! moment, refutes that the loss is above the budget, exactly and for any number of units.
 
-/// Loss of a unit of the calibration part: of a sample, or of the samples that share a scene or an object.
+/// Loss of one unit of the calibration part. A unit is a sample, or all samples that share a scene or an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitLoss {
-    /// Sum over the unit's samples of [last exit right] - [given answer right], each in `[-1, 1]`.
+    /// Sum over the unit's samples of [last exit right] - [given answer right], each in `[-1, 1]`; for a promise about wrong answers the
+    /// number of wrong answers given. With several masks the mean over the masks.
     pub loss: f64,
-    /// Number of samples in the unit.
+    /// Number of samples in the unit; for a promise about wrong answers the number of answers given.
     pub size: f64,
 }
 
-/// Bets, as multiples of the best bet for the guessed spread of the losses, each with its share of the initial capital. The
-/// spread is a guess from other data; several bets forgive a wrong guess.
+/// Bets, as multiples of the best bet for the guessed spread of the losses, each with a share of the initial capital. The spread is
+/// guessed from other data; with several bets a wrong guess costs little.
 const BETS: [(f64, f64); 3] = [(1.0, 0.6), (0.6, 0.2), (1.7, 0.2)];
 
 /// A test of the net loss of units that are independent of each other.
@@ -32,11 +33,11 @@ pub struct Betting {
 }
 
 impl Betting {
-    /// Whether the units, in this order, show that the loss is within the budget. `spread` is a guess of the variance of
-    /// `loss - budget size` from other data; a wrong guess makes the test weaker, never wrong.
+    /// Returns true when the units, in this order, show that the loss is within the budget. `spread` is a guess of the variance of
+    /// `loss - budget size` from other data; a wrong guess makes the test pass less often, but never raises the risk `delta`.
     ///
     /// # Panics
-    /// When a unit is larger than the declared largest one.
+    /// When a unit has more samples than `largest_unit`.
     pub fn passes(&self, units: impl ExactSizeIterator<Item = UnitLoss>, spread: f64) -> bool {
         let bets = self.bets(units.len(), spread);
         let mut capital = BETS.map(|(_, share)| share);
@@ -67,7 +68,7 @@ impl Betting {
         1.0 / (self.largest_unit * (1.0 - self.budget))
     }
 
-    /// Least number of units of `size` samples with which a test can pass: with fewer, even units without any loss fail.
+    /// Lower bound on the number of units of `size` samples that a test needs: with fewer, even units without any loss fail.
     pub fn least_units(&self, size: f64) -> u64 {
         (-self.delta.ln() / (self.largest_bet() * self.budget * size).ln_1p()).ceil() as u64
     }

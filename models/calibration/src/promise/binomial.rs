@@ -2,7 +2,8 @@
 
 /// Probability that a binomial count of `trials` with probability `p` in `(0, 1)` is at most `count`.
 ///
-/// Terms are summed from the largest one downwards in logarithms, so that neither many trials nor a small `p` underflows.
+/// The terms are kept as logarithms and divided by the largest term before they are summed, so that neither many trials nor a small
+/// `p` underflows.
 pub fn at_most(count: u64, trials: u64, p: f64) -> f64 {
     if count >= trials {
         return 1.0;
@@ -26,7 +27,7 @@ pub fn most_losses(samples: u64, loss: f64, delta: f64) -> Option<u64> {
     if samples == 0 || !passes(0) {
         return None;
     }
-    // The probability rises with the count: the last count that passes lies in `low..high`.
+    // The probability rises with the count, so the largest count that passes lies in `low..high`.
     let (mut low, mut high) = (0, samples);
     while high - low > 1 {
         let middle = low.midpoint(high);
@@ -40,7 +41,7 @@ pub fn least_samples(loss: f64, delta: f64) -> u64 {
     (delta.ln() / (-loss).ln_1p()).ceil() as u64
 }
 
-/// Exact interval of the probability behind `count` of `trials` at a confidence (Clopper and Pearson 1934).
+/// Exact confidence interval of a probability, after `count` of `trials` were observed (Clopper and Pearson 1934).
 pub fn interval(count: u64, trials: u64, confidence: f64) -> [f64; 2] {
     let tail = (1.0 - confidence) / 2.0;
     // `at_most` falls as `p` rises; bisection finds the `p` at which `at_most` crosses `value`.
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn sums_of_few_trials_are_those_by_hand() {
-        // 4 trials at 1/4: 81/256 for none, 108/256 for one.
+        // With 4 trials at 1/4 the probability is 81/256 of no success and 108/256 of one.
         assert!((at_most(0, 4, 0.25) - 81.0 / 256.0).abs() < 1e-12);
         assert!((at_most(1, 4, 0.25) - 189.0 / 256.0).abs() < 1e-12);
         assert_eq!(at_most(4, 4, 0.25), 1.0);
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn many_trials_neither_underflow_nor_exceed_one() {
-        // 2e6 trials at 0.01: (0.99)^2e6 is far below the least f64.
+        // With 2e6 trials at 0.01, 0.99^2e6 is far below the least positive f64.
         let below = at_most(20_000, 2_000_000, 0.01);
         assert!((below - 0.5).abs() < 0.01, "{below}");
         assert!(at_most(1_999_999, 2_000_000, 0.01) <= 1.0);

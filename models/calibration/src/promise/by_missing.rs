@@ -1,4 +1,4 @@
-//! Promises by number of slots without a view: the samples of each number are tested by themselves.
+//! Promises by number of slots without a view: samples with different numbers of such slots are tested separately.
 //!
 //! ```text
 //! slots without a view     0          1          2          more
@@ -15,15 +15,15 @@ use super::outcomes::{Outcomes, Thresholds};
 use super::path::{Step, path};
 use super::{CalibrationPart, PromiseError, Target};
 
-/// Least number of validation samples for which a number of slots without a view gets its own path.
+/// Least number of validation samples with the same number of slots without a view for which that number has a path of its own.
 pub const LEAST_FOR_PATH: usize = 300;
 
-/// Slots of a network, and the largest number of slots without a view that a certificate is asked for.
+/// Numbers of slots without a view that get a certificate: 0 to `most`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingRange {
     /// Slots of the network.
     pub slots: u32,
-    /// Largest number without a view, below `slots`.
+    /// Largest number of slots without a view that gets a certificate; below `slots`.
     pub most: u32,
 }
 
@@ -38,9 +38,9 @@ pub struct Paths {
 /// Result of the calibration samples with one number of slots without a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Certificate {
-    /// Number of slots without a view, with the number of such calibration samples.
+    /// Number of slots without a view, and the number of calibration samples that have it.
     pub count: MissingCount,
-    /// Whether the target is promised, and with which thresholds.
+    /// The thresholds for which the target is promised, or the reason why nothing is promised.
     pub result: Certified,
 }
 
@@ -74,7 +74,7 @@ impl Paths {
     /// One certificate for each number of slots without a view, from 0; the part must have one mask per sample.
     ///
     /// # Errors
-    /// [`PromiseError`] when no number could have a promise; too few samples of one number are no error.
+    /// [`PromiseError`] when the part allows no promise for any number. Too few samples of one number give [`Certified::TooFew`].
     pub fn certify(
         &self,
         target: &Target,

@@ -8,7 +8,7 @@
 //! The risk is the mean over samples of [last exit right] - [given answer right], with the same views and the same presence. A promise says
 //! that the risk is at most `loss` with probability `confidence` over the draw of the calibration part, for data like that part. Each test
 //! of a step is wrong with probability at most `1 - confidence`, and a sequence that is fixed beforehand and ends at the first failure is
-//! wrong no more often than one test (Angelopoulos et al. 2021, "Learn then Test", section 3.2). Nothing here is an approximation.
+//! wrong no more often than one test (Angelopoulos et al. 2021, "Learn then Test", section 3.2). No test is an approximation.
 
 pub mod betting;
 pub mod binomial;
@@ -35,7 +35,7 @@ use crate::random::Random;
 /// Loss and confidence that are promised. [`Bound::Net`] is tested by betting, [`Bound::Losses`] by the binomial distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    /// Measure that is bounded.
+    /// Kind of loss that is bounded.
     pub bound: Bound,
     /// Largest loss as a share of the samples, in `(0, 1)`.
     pub loss: f64,
@@ -65,7 +65,8 @@ pub enum Units {
         of: Vec<u32>,
         /// Samples of the largest group.
         largest: u32,
-        /// Mean size of a group in other data, such as the validation part; sizes the bets, which must not depend on the calibration part.
+        /// Mean size of a group in other data, such as the validation part: the bets depend on this size and must not depend on the calibration
+        /// part.
         typical: f64,
     },
 }
@@ -144,7 +145,7 @@ pub enum PromiseError {
     TooFew {
         /// Independent units of the part.
         found: u64,
-        /// Least number with which a part without a loss shows the promise.
+        /// Least number of units that a part needs, even without a loss.
         least: u64,
         /// Name of the units in the message: samples or groups.
         unit: &'static str,
@@ -160,7 +161,7 @@ pub enum PromiseError {
 }
 
 impl Target {
-    /// Probability with which a test may pass though the loss is larger.
+    /// Largest probability with which a test passes though the true loss is above `loss`.
     pub fn delta(&self) -> f64 {
         1.0 - self.confidence
     }
@@ -171,7 +172,7 @@ impl Target {
         self.promise_on(data, (samples, &part.units), missing)
     }
 
-    /// The promise of a test on so many samples in these units.
+    /// The promise of a passed test on `samples` samples in `units`.
     fn promise_on(&self, data: &str, (samples, units): (u32, &Units), missing: f64) -> Promise {
         let (groups, largest_group) = (units.groups(), units.largest());
         Promise {
@@ -185,11 +186,11 @@ impl Target {
         }
     }
 
-    /// The last step of the path up to which every test on the calibration part passes; `None` if the first test fails. `seed` gives
-    /// the order of the units, which must not depend on their losses.
+    /// Index of the last step of the path up to which every test on the calibration part passes; `None` if the first test fails or the
+    /// path is empty. `seed` gives the order of the units, which must not depend on their losses.
     ///
     /// # Errors
-    /// [`PromiseError`] when no result could be a promise.
+    /// [`PromiseError`] when the part allows no promise.
     pub fn last_step(
         &self,
         path: &[Step],
@@ -216,7 +217,7 @@ impl Target {
     }
 
     /// Approximate number of independent samples that a promise needs, for thresholds that lose and win these shares of the samples;
-    /// `None` if the resulting risk is not below the target.
+    /// `None` if the risk of these shares is not below `loss`.
     pub fn samples_needed(&self, lost: f64, won: f64) -> Option<u64> {
         let spread = match self.bound {
             Bound::Net => lost + won,
@@ -250,7 +251,7 @@ impl Target {
         Betting { budget: self.loss, delta: self.delta(), largest_unit: f64::from(largest) }
     }
 
-    /// Variance of the gain of a unit as guessed from the validation part: as if all samples of a group were lost or won together.
+    /// Variance of the gain of a unit, guessed from the validation part as if all samples of a group were lost or won together.
     fn spread(&self, step: &Step, units: &Units) -> f64 {
         let mean_size = units.typical_size();
         (step.lost + step.won).max(self.loss / 2.0) * mean_size * mean_size

@@ -1,4 +1,4 @@
-//! Outcomes of each sample of a part at each exit: the uncertainty there, and whether the exit is right.
+//! Outcomes of the samples of a part at each exit: the uncertainty at the exit, and whether the exit is right.
 
 use headwater_inference::exit::argmax;
 use headwater_inference::policy::Policy;
@@ -33,7 +33,7 @@ impl Outcomes {
     /// The outcomes of a part.
     ///
     /// # Panics
-    /// When `logits` belong to another part, or to a network without an exit.
+    /// When `logits` has no exit or fewer samples than `samples`.
     pub fn of(logits: &PartLogits, samples: &Samples, policy: &Policy) -> Self {
         let mut exits: Vec<Exit> = logits.exits.iter().map(|(exit, _)| exit).collect();
         let last = exits.pop().expect("a network has a last exit");
@@ -79,7 +79,7 @@ impl Outcomes {
         (0..self.len()).filter(|sample| self.present[*sample] == present).collect()
     }
 
-    /// The same outcomes, with `present` as the numbers of slots that have a view, for tests.
+    /// The same outcomes with other numbers of slots that have a view.
     #[cfg(test)]
     pub(super) fn seen_by(self, present: Vec<u32>) -> Self {
         Self { present, ..self }
@@ -104,20 +104,20 @@ impl Outcomes {
         self.last_right.len()
     }
 
-    /// Whether there are no samples.
+    /// Returns true when there are no samples.
     pub fn is_empty(&self) -> bool {
         self.last_right.is_empty()
     }
 }
 
-/// Outcome for one sample: the exit at which it leaves, whether the answer there is right, and whether the last exit is right.
+/// Outcome for one sample under thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Exits that the sample passed, 0 when it leaves at the first one.
+    /// Number of exits that the sample passed; 0 when the sample leaves at the first exit.
     pub passed: usize,
-    /// Whether the given answer is right.
+    /// True when the given answer is right.
     pub is_right: bool,
-    /// Whether the last exit is right.
+    /// True when the last exit is right.
     pub is_last_right: bool,
 }
 
@@ -134,7 +134,8 @@ impl Outcomes {
         Outcome { passed: passed.unwrap_or(self.early.len()), is_right, is_last_right }
     }
 
-    /// Shares of samples with the last exit right and the given answer wrong, and the other way round, under the thresholds of a policy.
+    /// Shares of lost and won samples under the thresholds of a policy. A sample is lost if the last exit is right and the given answer
+    /// wrong, and won if the last exit is wrong and the given answer right.
     pub fn losses_and_wins(&self, policy: &Policy) -> (f64, f64) {
         let thresholds = |sample: usize| -> Thresholds {
             let threshold = |exit: &Exit| policy.of(*exit).threshold.at(self.present[sample]).get();

@@ -1,4 +1,4 @@
-//! The path: the thresholds that a promise tries, one after the other, fixed on the validation part before the calibration part is seen.
+//! The path: thresholds in the order in which a promise tries them, fixed on the validation part before the calibration part is seen.
 //!
 //! For each level of saved work the path has the thresholds with the least loss on validation; the strictest thresholds come first.
 //! This is Pareto testing (Laufer-Goldshtein et al. 2023, "Efficiently Controlling Multiple Risks with Pareto Testing", section 4):
@@ -19,8 +19,8 @@ const MAX_CANDIDATES: usize = 40_000;
 pub struct Step {
     /// One threshold for each exit before the last one.
     pub thresholds: Thresholds,
-    /// Share of the exits behind the first one that a sample does not reach, as a mean over the samples: 0 if every sample goes to the
-    /// last exit, 1 if every sample leaves at the first.
+    /// Mean over the samples of the share of the exits after the first that a sample does not reach: 0 if every sample goes to the last
+    /// exit, 1 if every sample leaves at the first.
     pub saved: f64,
     /// Share of samples with the last exit right and the given answer wrong.
     pub lost: f64,
@@ -44,7 +44,7 @@ impl Step {
         Self { thresholds, saved: share(saved) / behind.max(1) as f64, lost, won }
     }
 
-    /// The measure that a promise bounds.
+    /// The loss that a promise with this bound limits, as a share of the samples.
     pub fn risk(&self, bound: Bound) -> f64 {
         bound.risk(self.lost, self.won)
     }

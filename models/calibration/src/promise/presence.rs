@@ -1,4 +1,4 @@
-//! Missing devices: masks drawn for each sample by the stated odds.
+//! Missing devices: random masks for each sample.
 
 use headwater_protocol::SlotSet;
 

@@ -1,4 +1,4 @@
-//! Simulates calibration parts whose risk is known, and counts how often thresholds with a risk of the whole budget are promised.
+//! Simulations of calibration parts whose risk is known, which count how often thresholds with a risk of the whole budget are promised.
 
 use headwater_protocol::Exit;
 
@@ -8,7 +8,7 @@ use super::*;
 pub(super) const DRAWS: u64 = 20_000;
 /// 99.9 % quantile of the binomial distribution of 20,000 draws at 5 %.
 pub(super) const MOST_VIOLATIONS: u64 = 1_096;
-/// Number of draws of which each takes longer: with several numbers of missing slots, or with a sequence from a validation part.
+/// Number of draws in the slower simulations, with several numbers of missing slots or a sequence from a validation part.
 pub(super) const FEWER_DRAWS: u64 = 4_000;
 /// 99.9 % quantile of the binomial distribution of 4,000 draws at 5 %.
 pub(super) const MOST_OF_FEWER: u64 = 244;
@@ -44,7 +44,7 @@ pub(super) fn counts<const N: usize>(draws: u64, events: impl Fn(u64) -> [bool; 
     })
 }
 
-/// Independent units of so many samples each.
+/// `count` independent units of `samples` samples each.
 pub(super) fn units(count: usize, samples: usize) -> Units {
     let of = (0..count as u32).flat_map(|unit| std::iter::repeat_n(unit, samples)).collect();
     match samples {
@@ -148,7 +148,7 @@ fn promises_of_the_losses_are_broken_as_often_as_the_binomial_distribution_says(
 
 #[test]
 fn promises_are_made_where_the_risk_leaves_room() {
-    // Twice the risk of the last step: half of the budget is left.
+    // The target allows twice the risk of the last step.
     let target = Target { loss: 2.0 * TARGET.loss, ..TARGET };
     // With wins the variance of the losses is five times as large, and the room is 2.2 standard errors of their mean.
     let cases = [
@@ -166,7 +166,7 @@ fn promises_are_made_where_the_risk_leaves_room() {
     }
 }
 
-/// Normal approximation by which promises were made earlier: measured losses plus 1.64 standard errors.
+/// The last step by a normal approximation: measured losses plus 1.64 standard errors.
 fn normal_approximation(path: &[Step], part: &CalibrationPart) -> Option<usize> {
     let samples = part.masks[0].len();
     let passes = |step: &&Step| {
@@ -186,8 +186,8 @@ fn the_normal_approximation_breaks_its_promise_too_often() {
 }
 
 /// Number of draws in which each of three certificates promises the last step, whose risk is the budget; and number of draws in
-/// which any certificate does, if each is tested at a third of the risk. In each sample 0, 1 or 2 of 6 slots have no view, drawn
-/// independently.
+/// which any certificate promises that step, if each is tested at a third of the risk. In each sample 0, 1 or 2 of 6 slots have no
+/// view, drawn independently.
 fn violations_by_missing(world: World) -> ([u64; 3], u64) {
     let (path, target) = (world.path(), Target { bound: world.bound, ..TARGET });
     let share_of_risk = Target { confidence: 1.0 - TARGET.delta() / 3.0, ..target };

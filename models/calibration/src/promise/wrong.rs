@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! validation  ──> sequence of `claim_above`: from a strict one that should pass its test down to 0
-//! calibration ──> each is tested at the full risk, from the first on; the last one before a failure is taken
+//! calibration ──> each value is tested at the full risk, from the first on; the last value before a failure is taken
 //! ```
 //!
 //! This bounds the selective risk (Geifman and El-Yaniv 2017, "Selective Classification for Deep Neural Networks", section 3) by a sequence
@@ -19,10 +19,10 @@ use super::{PromiseError, Target, Units, binomial};
 use crate::account::{Claims, Given};
 use crate::random::Random;
 
-/// Most confidences of a sequence, beside 0.
+/// Largest number of confidences in a sequence, not counting 0.
 const LEVELS: usize = 200;
 
-/// Chance by which the first confidence of a sequence may be less likely to pass than the best one.
+/// Largest difference in the chance to pass between the best confidence and the first one of a sequence.
 const NEARLY: f64 = 0.05;
 
 /// Confidence of the interval of the share that is answered.
@@ -31,12 +31,12 @@ const INTERVAL_CONFIDENCE: f64 = 0.95;
 /// Share of wrong answers that is promised.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WrongTarget {
-    /// Largest share of wrong ones among the answers given, in `(0, 1)`.
+    /// Largest share of the answers given that may be wrong, in `(0, 1)`.
     pub wrong: f64,
     /// Probability that the promise holds, in `(0, 1)`, over the draw of the calibration part.
     pub confidence: f64,
-    /// Number of settings of the exits among which the calibration part chose, 1 if the setting was fixed before: each is tested at an
-    /// equal part of the risk, so that the promise holds for the one that was chosen.
+    /// Number of settings of the exits among which the calibration part chose; 1 if the setting was fixed before. Each setting is tested
+    /// at an equal part of the risk, so that the promise holds for the chosen one.
     pub settings: u32,
 }
 
@@ -50,7 +50,7 @@ pub struct ClaimPart {
 }
 
 impl WrongTarget {
-    /// Probability with which the test of one setting may pass though more answers are wrong.
+    /// Largest probability with which the test of one setting passes though the true share of wrong answers is above `wrong`.
     pub fn risk(&self) -> f64 {
         (1.0 - self.confidence) / f64::from(self.settings)
     }
@@ -67,7 +67,7 @@ impl WrongTarget {
             levels.into_iter().filter_map(|level| Confidence::new(level).ok()).collect();
         let chance = |claim_above: &Confidence| {
             let Given { answered, wrong } = validation.given(0..validation.len(), *claim_above);
-            // The share of wrong answers as estimated after Krichevsky and Trofimov 1981, and a few answers less than expected.
+            // The share of wrong answers is estimated after Krichevsky and Trofimov 1981; the number of answers is taken 10 % lower.
             let wrong = (wrong as f64 + 0.5) / (answered as f64 + 1.0);
             let answers = (0.9 * units as f64 * answered as f64 / validation.len().max(1) as f64) as u64;
             let most = binomial::most_losses(answers, self.wrong, self.risk());
@@ -83,7 +83,7 @@ impl WrongTarget {
     /// gives the order of the units.
     ///
     /// # Errors
-    /// [`PromiseError`] when no result could be a promise.
+    /// [`PromiseError`] when the part allows no promise.
     pub fn last(
         &self,
         sequence: &[Confidence],
@@ -111,7 +111,8 @@ impl WrongTarget {
         Ok(sequence.iter().take_while(passes).last().copied())
     }
 
-    /// The last confidence of a sequence up to which the wrong answers to these samples are within the target.
+    /// The last confidence of a sequence up to which the measured share of wrong answers is within the target; `None` if it is above the
+    /// target at the first confidence.
     pub fn measured(&self, sequence: &[Confidence], claims: &Claims) -> Option<Confidence> {
         let is_within = |claim_above: &&Confidence| {
             let Given { answered, wrong } = claims.given(0..claims.len(), **claim_above);
@@ -135,7 +136,7 @@ impl WrongTarget {
 }
 
 impl ClaimPart {
-    /// Wrong answers of a unit, and as its size the answers given; each sample counts as the mean over its masks.
+    /// The wrong answers of a unit as the loss and the answers given as the size, both as means over the masks.
     fn unit_loss(&self, unit: &[u32], claim_above: Confidence) -> UnitLoss {
         let mut sum = Given::default();
         for claims in &self.masks {
@@ -152,7 +153,7 @@ impl ClaimPart {
 mod tests {
     use super::*;
 
-    /// Samples with confidences from 0 up to 1, of which those below `doubtful` are wrong at every second one.
+    /// Samples with confidences from 0 up to 1; every second answer with a confidence below `doubtful` is wrong.
     fn claims(count: usize, doubtful: f32) -> Claims {
         let up_to: Vec<f32> = (0..count).map(|at| at as f32 / count as f32).collect();
         let is_wrong = up_to.iter().enumerate().map(|(at, up_to)| *up_to < doubtful && at % 2 == 0).collect();
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn the_sequence_begins_where_a_test_should_pass_and_ends_where_every_answer_is_claimed() {
         let sequence = TARGET.sequence(&claims(1000, 0.4), 1000);
-        // Two percent at 95 % need 149 right answers, and one wrong answer needs 236.
+        // Two percent at 95 % need 149 answers if none is wrong, and 236 if one is wrong.
         assert!((0.5..0.76).contains(&sequence[0].get()), "{:?}", sequence[0]);
         assert_eq!(sequence.last(), Some(&Confidence::NONE));
         assert!(sequence.is_sorted_by(|before, after| before > after));

@@ -1,4 +1,4 @@
-//! Simulates calibration parts of which the share of wrong answers is known, and counts how often a larger share than stated is promised.
+//! Simulations of the promise about wrong answers: the true share of wrong answers is known, and the tests count how often a share is promised.
 
 use headwater_inference::policy::Confidence;
 
@@ -9,7 +9,7 @@ use crate::account::Claims;
 
 const TARGET: WrongTarget = WrongTarget { wrong: 0.02, confidence: 0.95, settings: 1 };
 
-/// Answers whose confidences are uniform in `[0, 1)`; below 0.5 each is wrong with probability `doubt`.
+/// Answers whose confidences are uniform in `[0, 1)`; an answer with a confidence below 0.5 is wrong with probability `doubt`.
 #[derive(Clone, Copy, Debug)]
 struct World {
     /// Number of independent units of a part.
@@ -19,13 +19,13 @@ struct World {
     doubt: f64,
 }
 
-/// Share of doubtful answers that are wrong, for which at a `claim_above` of 0.1 the share of wrong answers is `wrong`.
+/// Value of [`World::doubt`] with which, at a `claim_above` of 0.1, a share `wrong` of the answers given is wrong.
 fn doubt(wrong: f64) -> f64 {
     wrong * (1.0 - 0.1) / (0.5 - 0.1)
 }
 
 impl World {
-    /// Share of wrong ones among the answers that are given.
+    /// Share of the answers given that are wrong.
     fn wrong(self, claim_above: Confidence) -> f64 {
         let claim_above = f64::from(claim_above.get());
         self.doubt * (0.5 - claim_above).max(0.0) / (1.0 - claim_above).max(f64::MIN_POSITIVE)
@@ -52,7 +52,7 @@ impl World {
         count
     }
 
-    /// Number of draws in which a fixed sequence is promised to its end, where the share of wrong answers is that of `doubt`.
+    /// Number of draws in which the last confidence of a fixed sequence, 0.1, is promised.
     fn promised_to_the_end(self) -> u64 {
         let sequence = [0.5, 0.25, 0.1].map(|level| Confidence::new(level).expect("in range"));
         self.count(DRAWS, |random, draw| {

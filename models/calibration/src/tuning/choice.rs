@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::frontier::{Figures, Setting};
 
-/// Least loss that can be asked for, in points: a smaller one needs more samples than anyone has.
+/// Least loss in points, and least share of wrong answers in percent, that can be asked for: a smaller one needs too many samples.
 const LEAST_LOSS_POINTS: f64 = 0.001;
 
 /// A measure that has a target.
@@ -28,12 +28,12 @@ pub struct Targets {
     pub body_bytes: Option<f64>,
     /// Mean multiply-accumulates per sample.
     pub macs: Option<f64>,
-    /// Wrong ones among the answers given, in percent. On validation the exits before the last one alone give no more than so many; the least
-    /// confidence of the other answers is chosen after the setting ([`claims`](super::claims)).
+    /// Share of the answers given that are wrong, in percent. A setting is allowed only if, on validation, the wrong answers of the exits
+    /// before the last one are no larger share; the least confidence is chosen after the setting ([`claims`](super::claims)).
     pub wrong: Option<f64>,
 }
 
-/// A target that no setting of any network could keep.
+/// A target that is out of range, or that no setting of the network could keep.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum TargetError {
     /// The loss is out of range, or NaN.
@@ -42,7 +42,7 @@ pub enum TargetError {
     /// The share of wrong answers is out of range, or NaN.
     #[error("--wrong: expected percent of the answers given from {LEAST_LOSS_POINTS} to 50, found {0}")]
     Wrong(f64),
-    /// The bytes are below the body bytes that every view sends even if all samples leave at the first exit.
+    /// The bytes are not a positive finite number, or below the body bytes of every view when all samples leave at the first exit.
     #[error(
         "--bytes: expected a finite number of at least {least}, the body bytes that every view sends though all samples leave at the first exit, found {found}"
     )]
@@ -52,7 +52,7 @@ pub enum TargetError {
         /// Least possible value.
         least: f64,
     },
-    /// The multiply-accumulates are below the mean up to the first exit.
+    /// The multiply-accumulates are not a positive finite number, or below the mean up to the first exit.
     #[error(
         "--macs: expected a finite number of at least {least}, the mean multiply-accumulates up to the first exit on the validation part, found {found}"
     )]
@@ -84,7 +84,7 @@ pub enum Choice {
     NotMet {
         /// Measures whose target cannot be kept even alone.
         unreachable: Vec<Measure>,
-        /// For each set of targets that can be kept together, unless a larger set contains it: the setting nearest to the other targets.
+        /// The setting nearest to the other targets, for each set of targets that can be kept together and is in no larger such set.
         nearest: Vec<Nearest>,
     },
 }
@@ -133,7 +133,7 @@ impl Targets {
         }
     }
 
-    /// Whether there is a target.
+    /// Returns true when at least one target is set.
     pub fn has_any(&self) -> bool {
         self.wrong.is_some() || !self.measures().is_empty()
     }
@@ -143,7 +143,7 @@ impl Targets {
         Measure::ALL.into_iter().filter(|measure| self.of(*measure).is_some()).collect()
     }
 
-    /// Checks the loss and the bytes, which need no data.
+    /// Checks the targets that need no data: loss, wrong answers and bytes.
     ///
     /// # Errors
     /// [`TargetError`] of the first target that no setting could keep; NaN is such a target.
@@ -202,7 +202,7 @@ impl Criteria {
         }
         let is_unreachable = |measure: &Measure| self.best_keeping(settings, &[*measure]).is_none();
         let unreachable = asked.iter().copied().filter(is_unreachable).collect();
-        // Larger sets first: a subset of a set that can be kept tells nothing new.
+        // Larger sets come first: a subset of a set that can be kept is skipped.
         let mut subsets: Vec<Vec<Measure>> = (0..1u32 << asked.len())
             .map(|bits| (0..asked.len()).filter(|at| bits >> at & 1 == 1).map(|at| asked[at]).collect())
             .collect();

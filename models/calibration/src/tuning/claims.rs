@@ -1,5 +1,4 @@
-//! The least confidence of an answer that is claimed, chosen by the share of wrong ones among the answers given. `train` and `tune`
-//! choose here.
+//! The choice of `claim_above` by the share of the answers given that are wrong, for `headwater-train train` and `tune`.
 
 use headwater_inference::policy::{Confidence, Policy};
 
@@ -7,21 +6,21 @@ use super::{LossLimit, ORDER_SEED};
 use crate::account::Claims;
 use crate::promise::wrong::{ClaimPart, WrongTarget};
 
-/// A least confidence that keeps a target.
+/// A `claim_above` that keeps a target.
 #[derive(Clone, Debug)]
 pub struct ClaimLimit {
     target: WrongTarget,
-    /// The confidence.
+    /// The least confidence at which an answer is given.
     pub claim_above: Confidence,
-    /// The calibration part on which it passed its test; `None` if the share was only measured, on the validation part.
+    /// The calibration part on which `claim_above` passed its test; `None` if the share was only measured, on the validation part.
     pub tested: Option<ClaimPart>,
-    /// Why the share was measured and not tested; empty if it was tested, or if there is no calibration part.
+    /// Reason why the share was measured and not tested; empty if the share was tested, or if there is no calibration part.
     pub why_measured: String,
 }
 
 impl ClaimLimit {
-    /// Tests the confidences on a calibration part. If there is no such part, for the reason given, or the part allows no promise,
-    /// measures on the validation part. `None` if no confidence keeps the target. The answers are those under one setting of the exits.
+    /// Tests confidences on the calibration part `part`. If `part` is an error or allows no promise, the share is measured on the
+    /// validation part. `None` if no confidence keeps the target. All answers must be given under one setting of the exits.
     pub fn of(target: WrongTarget, validation: &Claims, part: Result<ClaimPart, String>) -> Option<Self> {
         let units = part.as_ref().map_or(validation.len(), |part| {
             let samples = part.masks.first().map_or(0, Claims::len);
@@ -39,8 +38,8 @@ impl ClaimLimit {
         claim_above.map(|claim_above| Self { target, claim_above, tested, why_measured })
     }
 
-    /// The policy with this confidence, and with a promise for the data set `data` if it was tested; `missing` is the probability with
-    /// which each device was missing.
+    /// The policy with this `claim_above`, and with a promise for the data set `data` if it was tested; `missing` is the probability
+    /// with which each device was missing.
     #[must_use]
     pub fn applied_to(&self, mut policy: Policy, data: &str, missing: f64) -> Policy {
         policy.claim_above = Some(self.claim_above);
@@ -52,7 +51,7 @@ impl ClaimLimit {
 }
 
 impl LossLimit {
-    /// Number of settings of a path among which the calibration part chose: 1 if the loss was only measured.
+    /// Number of settings among which the calibration part chose, with the setting without early exits; 1 if the loss was only measured.
     pub fn settings_tested(&self, path_steps: usize) -> u32 {
         if self.tested.is_some() { path_steps as u32 + 1 } else { 1 }
     }

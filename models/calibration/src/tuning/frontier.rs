@@ -1,4 +1,4 @@
-//! The frontier: loss and cost of each step of a path on a part, without the steps that another step beats.
+//! The frontier: the settings of a path that no other setting beats in loss and cost on a part.
 
 use headwater_inference::policy::{Bound, NoAnswer, Policy};
 use serde::Serialize;
@@ -27,11 +27,11 @@ pub struct CostedPart<'a> {
 /// Loss and cost of a policy on a part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// Share of right answers among the samples that show a class, of which the next two are shares too.
+    /// Share of right answers among the samples that show a class.
     pub accuracy: f64,
-    /// Share of samples with the last exit right and the given answer wrong.
+    /// Share of the samples that show a class with the last exit right and the given answer wrong.
     pub lost: f64,
-    /// Share of samples with the last exit wrong and the given answer right.
+    /// Share of the samples that show a class with the last exit wrong and the given answer right.
     pub won: f64,
     /// Share of samples that leave at each exit; a sample without a view counts at the first exit.
     #[serde(flatten, with = "crate::by_exit::share")]
@@ -39,7 +39,7 @@ pub struct Figures {
     /// Wrong answers of the exits before the last one, as a share of all answers given; answers to samples of nothing are wrong.
     #[serde(skip)]
     pub sure_wrong: f64,
-    /// Mean costs.
+    /// Mean body bytes and multiply-accumulates.
     #[serde(skip)]
     pub mean: MeanCost,
 }
@@ -54,12 +54,12 @@ pub struct Setting {
 }
 
 impl Figures {
-    /// The measure that a promise bounds, as a share of the samples.
+    /// The loss that a promise with this bound limits, as a share of the samples that show a class.
     pub fn risk(&self, bound: Bound) -> f64 {
         bound.risk(self.lost, self.won)
     }
 
-    /// Whether no measure is worse than in `other`, and at least one is better.
+    /// Returns true when no measure is worse than in `other`, and at least one is better.
     fn beats(&self, other: &Self, bound: Bound) -> bool {
         let measures = |of: &Self| [of.risk(bound), of.mean.body_bytes, of.mean.macs];
         let (own, others) = (measures(self), measures(other));
@@ -72,7 +72,7 @@ impl CostedPart<'_> {
     /// The figures of a policy on the part.
     ///
     /// # Panics
-    /// When the logits belong to another part.
+    /// When the logits have fewer samples than the part.
     pub fn figures(&self, policy: &Policy) -> Figures {
         let Self { logits, samples, class_prior, cost } = self;
         let answers = answers(logits, samples, class_prior, policy);
@@ -108,7 +108,7 @@ impl CostedPart<'_> {
     /// The mean costs of a policy on the part with their intervals; groups are the independent units if the part has groups.
     ///
     /// # Panics
-    /// When the logits belong to another part.
+    /// When the logits have fewer samples than the part.
     pub fn measured_cost(&self, policy: &Policy) -> MeasuredCost {
         let Self { logits, samples, class_prior, cost } = self;
         let answers = answers(logits, samples, class_prior, policy);
@@ -120,7 +120,7 @@ impl CostedPart<'_> {
 /// told the number of finished settings before each setting.
 ///
 /// # Panics
-/// When the logits belong to another part.
+/// When the logits have fewer samples than the part.
 pub fn settings(fitted: &Fitted, validation: &CostedPart<'_>, watch: &mut dyn FnMut(usize)) -> Vec<Setting> {
     let steps = std::iter::once(None).chain((0..fitted.path.len()).map(Some));
     let setting = |(done, step): (usize, Option<usize>)| {
@@ -131,7 +131,7 @@ pub fn settings(fitted: &Fitted, validation: &CostedPart<'_>, watch: &mut dyn Fn
     steps.enumerate().map(setting).collect()
 }
 
-/// Indices of the settings that no other setting beats in loss, bytes and compute together, ascending; of equal settings the first.
+/// Ascending indices of the settings that no other setting beats in loss, bytes and compute together. Of equal settings the first is kept.
 pub fn frontier(settings: &[Setting], bound: Bound) -> Vec<usize> {
     let is_kept = |index: &usize| {
         let figures = &settings[*index].figures;

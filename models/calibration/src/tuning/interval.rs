@@ -13,7 +13,6 @@ pub const CONFIDENCE: f64 = 0.95;
 /// contain the true mean, not 95 %).
 pub const LEAST_UNITS: usize = 20;
 
-/// Number of resamples for an interval.
 const RESAMPLES: usize = 1000;
 
 /// Seed of the resamples: fixed, so that equal arguments give equal intervals.
@@ -40,7 +39,7 @@ pub struct MeasuredCost {
 /// Costs of the independent units of a part: of each sample, or of each group if samples form groups.
 ///
 /// # Panics
-/// When there is a group for some samples only.
+/// When `groups` is neither empty nor as long as `costs`.
 pub fn units(costs: &[CostSum], groups: &[u32]) -> Vec<CostSum> {
     if groups.is_empty() {
         return costs.to_vec();

@@ -7,7 +7,7 @@ use headwater_protocol::Exit;
 use crate::data::Samples;
 use crate::part_logits::PartLogits;
 
-/// Least number of events at each early exit: ten for each weight.
+/// Least number of events at each early exit: ten for each coefficient.
 const LEAST_EVENTS: usize = 50;
 
 /// Ridge penalty on the weights of the standardised inputs: keeps the weights finite if an input separates the events.
@@ -29,7 +29,7 @@ type Vector = [f64; COEFFICIENTS];
 
 /// The policy with the rule `learned` at every early exit, each exit with its own weights. The last exit keeps its rule, since no
 /// exit is better. `None` if there is no early exit, if an early exit has fewer than 50 samples on which it is wrong and the last
-/// exit right, or if a fit does not converge.
+/// exit right, or if a fit does not converge to finite weights.
 pub(super) fn with_learned_rules(
     logits: &PartLogits,
     validation: &Samples,
@@ -47,7 +47,7 @@ pub(super) fn with_learned_rules(
     Some(learned)
 }
 
-/// Inputs of a sample at an exit, and whether the exit is wrong and the last one right.
+/// Inputs of the regression for a sample at an exit; `is_event` is true when the exit is wrong and the last exit right.
 struct Row {
     inputs: [f64; INPUTS],
     is_event: bool,

@@ -1,4 +1,4 @@
-//! Thresholds by loss: the last step of the path that keeps a target. `train`, `tune` and tables choose here.
+//! The choice of thresholds by loss: the last step of the path that keeps a target. `train`, `tune` and tables use it.
 
 use headwater_inference::policy::{Policy, Promise};
 
@@ -16,7 +16,7 @@ pub struct LossLimit {
     /// The calibration part on which the steps passed their tests; `None` if the loss was only measured, on the part that the path
     /// was fitted on.
     pub tested: Option<CalibrationPart>,
-    /// Why the loss was measured and not tested; empty if the loss was tested, or if there is no calibration part.
+    /// Reason why the loss was measured and not tested; empty if the loss was tested, or if there is no calibration part.
     pub why_measured: String,
 }
 
@@ -52,8 +52,8 @@ pub fn independent_units(samples: &Samples) -> Result<Units, String> {
 }
 
 impl Fitted {
-    /// Tests the path on a calibration part. If there is no such part, for the reason given, or the part allows no promise, measures
-    /// the loss on the part that the path was fitted on.
+    /// Tests the path on the calibration part `part`. If `part` is an error or allows no promise, the loss is measured on the part that
+    /// the path was fitted on.
     pub fn limit(&self, target: &Target, part: Result<CalibrationPart, String>) -> LossLimit {
         let tested = part.and_then(|part| {
             let step = target.last_step(&self.path, &part, ORDER_SEED).map_err(|error| error.to_string())?;

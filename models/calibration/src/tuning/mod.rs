@@ -40,7 +40,7 @@ pub const TEMPERATURES: [f64; 2] = [0.02, 50.0];
 /// Weight of the prior of a temperature: at 1,000 samples it moves the temperatures of usual exits by less than 1 %.
 const PRIOR: f64 = 0.25;
 
-/// Policies that are compared, each with another rule at every exit; under `learned` the last exit keeps its rule. Default thresholds.
+/// Policies that are compared, each with its own rule at every exit and default thresholds. Under `learned` the last exit keeps its rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidates {
     /// The policy of the first rule.
@@ -73,7 +73,7 @@ pub fn candidates(logits: &PartLogits, validation: &Samples) -> Result<Candidate
 /// Choices from the validation part.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// Rules and temperatures; thresholds are the default ones still.
+    /// Policy with the fitted rules and temperatures, and default thresholds.
     pub policy: Policy,
     /// Thresholds in the order in which they are tried.
     pub path: Vec<Step>,

@@ -13,18 +13,18 @@ use crate::promise::outcomes::Outcomes;
 pub struct ThresholdOrigin {
     /// Logits that were used, in words.
     pub from: String,
-    /// Number of samples of the part.
+    /// Number of samples of the part that show a class.
     pub samples: usize,
-    /// Number of groups of samples that share a scene or an object; `None` for independent samples.
+    /// Number of groups with a sample that shows a class; `None` for independent samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<usize>,
-    /// Share of these samples with the last exit right and the given answer wrong, as measured: without a correction for the choice.
+    /// Share of these samples with the last exit right and the given answer wrong, without a correction for the choice of thresholds.
     pub lost: f64,
     /// Share of these samples with the last exit wrong and the given answer right.
     pub won: f64,
 }
 
-/// Part whose logits thresholds are fitted on.
+/// Part on whose logits thresholds are fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FittedPart {
     /// The validation part, with the logits of the network itself.

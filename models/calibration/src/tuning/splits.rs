@@ -41,7 +41,7 @@ pub struct Pool {
 /// Result over all splits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SplitReport {
-    /// Splits.
+    /// Number of splits.
     pub splits: u32,
     /// Splits in which some thresholds were promised.
     pub promised: u32,
@@ -52,7 +52,7 @@ pub struct SplitReport {
     /// Upper bound on the expected share of violations: for `losses` the mean over splits of the exact probability that the first step
     /// above the target passes its test; for `net` the risk of the target, which bounds that probability.
     pub predicted: f64,
-    /// Mean share of the population that leaves at the first exit; 0 in a split without a promise.
+    /// Mean share of the population that leaves at the first exit; a split without a promise counts as 0.
     pub leaves_first: f64,
 }
 
@@ -62,12 +62,11 @@ pub enum SplitError {
     /// The calibration part drawn from a half allows no promise.
     #[error(transparent)]
     Promise(#[from] PromiseError),
-    /// A temperature is out of range.
+    /// A fitted number, such as a temperature, is out of range.
     #[error(transparent)]
     Policy(#[from] PolicyError),
 }
 
-/// Result of one split.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct SplitResult {
     is_promised: bool,
@@ -77,7 +76,7 @@ struct SplitResult {
 }
 
 impl Pool {
-    /// The pool of two parts of a data set, the second being the calibration part; `units` are the units of the calibration part.
+    /// The pool of two parts of a data set: validation, then calibration. `units` are the units of the calibration part.
     pub fn new(
         (mut logits, mut samples): (PartLogits, Samples),
         (more_logits, more_samples): (PartLogits, Samples),
@@ -105,7 +104,7 @@ impl Pool {
     /// Splits the pool `splits` times, each time with another seed, and counts broken promises.
     ///
     /// # Errors
-    /// [`SplitError`] of the first split that cannot be evaluated.
+    /// [`SplitError`] of one split that cannot be evaluated.
     ///
     /// # Panics
     /// When a thread panics.

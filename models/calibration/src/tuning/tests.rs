@@ -169,8 +169,8 @@ fn a_promise_is_stricter_than_what_was_measured_and_names_its_part() {
     assert_eq!((few(148).len(), few(149).len()), (0, 1));
 }
 
-/// Two exits of which `local` is wrong on every tenth sample, at any margin. On these samples the device has the other class, so
-/// that its disagreement alone tells that `local` is wrong.
+/// Two exits of which `local` is wrong on every tenth sample, at any margin. On these samples the device answers the other class, so
+/// that the disagreement of the device alone shows that `local` is wrong.
 fn part_with_disagreement(count: usize) -> (PartLogits, Samples) {
     let margin = |i: usize| 1.0 + (i * 7 % 100) as f32 / 25.0;
     let rows: Vec<_> = (0..count).map(|i| (margin(i), i % 10 != 3, true)).collect();
@@ -216,7 +216,7 @@ fn the_learned_rule_is_not_offered_on_few_events() {
 fn numbers_of_missing_slots_without_a_certificate_send_everything_on() {
     let (logits, mut samples) = two_exits(4800);
     samples.slots = 4;
-    // Slots with a view: 4 for most, 3 for a quarter, 2 for a fortieth, 1 for another fortieth.
+    // Most samples have 4 slots with a view, a quarter have 3, a fortieth 2 and a fortieth 1.
     let present = |i: usize| match i % 40 {
         3 => 2,
         7 => 1,
@@ -280,7 +280,7 @@ fn promises_on_random_splits_are_broken_about_as_often_as_predicted() {
     let found = pool.split(&target, 60).unwrap();
     assert_eq!(found, pool.split(&target, 60).unwrap());
     assert!(found.promised > 50, "{found:?}");
-    // The 99.9 % quantile of a binomial count of 60 at 5 %.
+    // 9 is the 99.9 % quantile of a binomial count of 60 at 5 %.
     assert!(found.violations <= 9 && found.predicted > 0.0 && found.predicted <= 0.05, "{found:?}");
     let share = f64::from(found.violations) / 60.0;
     assert!(found.interval[0] <= share && share <= found.interval[1], "{found:?}");

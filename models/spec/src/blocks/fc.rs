@@ -20,7 +20,7 @@ pub struct FcSpec {
 }
 
 impl FcSpec {
-    /// Whether batch norm follows the layer; a bias follows otherwise.
+    /// Returns true when batch norm follows the layer; otherwise a bias follows.
     pub fn has_norm(&self) -> bool {
         self.binary || self.activation != Activation::None
     }

@@ -28,23 +28,23 @@ pub trait BlockKind {
     /// Trainable parameters, multiply-accumulates, and values of the largest map between the layers of the block.
     fn cost(&self, input: [usize; 3], output: [usize; 3]) -> BlockCost;
 
-    /// Whether the outputs are signs.
+    /// Returns true when the outputs are signs, +1 or -1.
     fn ends_in_sign(&self) -> bool {
         false
     }
 
-    /// Whether the block flattens its input and gives a vector, which has no rows and columns for the window of a later block.
+    /// Returns true when the block flattens its input and gives a vector, which has no rows and columns for the window of a later block.
     fn is_flat(&self) -> bool {
         false
     }
 
-    /// What a flat block gives in place of one number per class: an activation, or another number of outputs. `None` if nothing is wrong.
+    /// Reason why a flat block does not give one number per class: it has an activation, or another number of outputs. `None` if it does.
     fn instead_of_classes(&self, _classes: usize) -> Option<String> {
         None
     }
 }
 
-/// A contradiction between a block and its input: what was expected, and what was found.
+/// A contradiction between a block and its input.
 #[derive(Clone, Debug)]
 pub struct BlockMisfit {
     /// Values that fit, in words.
@@ -210,7 +210,6 @@ fn slide(window: Window, [_, h, w]: [usize; 3]) -> Result<[usize; 2], BlockMisfi
     Ok([window.positions(h), window.positions(w)])
 }
 
-/// Number of values in a map.
 fn len(shape: [usize; 3]) -> u64 {
     shape.iter().product::<usize>() as u64
 }

@@ -29,7 +29,8 @@ pub struct PoolSpec {
 }
 
 impl PoolSpec {
-    /// Window of the pooling over `[channels, height, width]`. That of a global pooling is a square, with padding beside the shorter side.
+    /// Window of the pooling over `[channels, height, width]`. The window of a global pooling is one square that covers the whole map; a map
+    /// that is not square gets padding.
     pub fn window(&self, [_, h, w]: [usize; 3]) -> Window {
         if !self.global {
             return Window { kernel: self.size, stride: self.stride, pad: self.pad };

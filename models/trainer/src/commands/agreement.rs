@@ -1,4 +1,4 @@
-//! `headwater-train train --workers mpi`: whether all ranks have the same program, spec, recipe and data.
+//! `headwater-train train --workers mpi`: the check that all ranks have the same program, spec, recipe and data.
 
 use anyhow::Context;
 use headwater_calibration::data::{Parts, fingerprint};
@@ -25,7 +25,8 @@ fn program() -> Result<String, Failure> {
     Ok(format!("headwater-train {} with SHA-256 {hash}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Refuses one rank alone, a batch that ranks and threads do not divide, and ranks with other data, spec, recipe or version than rank 0.
+/// Refuses one rank alone, `shards` in the recipe, a batch that ranks and threads do not divide, and ranks with another program, spec, recipe or
+/// data than rank 0.
 pub(super) fn check(
     ranks: &dyn Communicator,
     spec: &Spec,

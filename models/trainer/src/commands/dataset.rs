@@ -26,7 +26,7 @@ pub(crate) struct Dataset {
     /// Folder or .tar.gz with the files of the data set, as listed under --data and in docs/data.md.
     #[arg(long, value_name = "DIR", required_unless_present = "data")]
     data_dir: Option<PathBuf>,
-    /// Name of the data set as its files tell it, or why they do not; unset until the name is asked for.
+    /// Name of the data set as its files tell it; the error is the reason for which the files tell no name. Unset until the name is asked for.
     #[arg(skip)]
     told: OnceLock<Result<&'static str, String>>,
     /// Accept data whose parts share an image or a group, with a warning: results on test are then better than on new data. Such data is
@@ -86,12 +86,12 @@ impl Dataset {
         self.data_dir.as_deref().or(alone).unwrap_or(Path::new("."))
     }
 
-    /// Name of the data set, for messages and the identity of a run; of files that tell none, words that say so.
+    /// Name of the data set, for messages and the identity of a run; `unknown data` if the files tell no name.
     pub(crate) fn name(&self) -> &str {
         self.named().unwrap_or("unknown data")
     }
 
-    /// Name of the data set: that of the arguments, else that which the files tell.
+    /// Name of the data set: the value of `--data` if `--data-dir` is given too, else the name that the files tell.
     fn named(&self) -> Result<&str, &str> {
         if let (Some(name), Some(_)) = (&self.data, &self.data_dir) {
             return Ok(name);
@@ -193,7 +193,7 @@ impl Dataset {
         all
     }
 
-    /// Whether data of this identity has the same samples in the same parts; data with other seeds of views has the same samples.
+    /// True when data of this identity has the same samples in the same parts; data with other seeds of views has the same samples.
     pub(crate) fn has_samples_of(&self, identity: &str) -> bool {
         let samples =
             |identity: &str| identity.split(", views of seed").next().unwrap_or_default().to_owned();
@@ -207,7 +207,7 @@ impl Dataset {
         Ok(parts)
     }
 
-    /// Reads a spec. One without labels gets those of the data, which is then open.
+    /// Reads a spec. A spec without labels gets the labels of the data, and the opened data is returned too; `None` for a spec with labels.
     pub(crate) fn read_spec(&self, file: &Path) -> Result<(Spec, Option<Parts>), Failure> {
         let Some(Unlabelled { view, slots }) = Spec::without_labels(file).map_err(Failure::usage)? else {
             return Ok((Spec::read(file).map_err(Failure::usage)?, None));
@@ -226,12 +226,12 @@ pub(crate) fn options_of(view: &Preprocessing) -> OpenOptions<'_> {
     OpenOptions { shape: Some(Shape { channels, height, width }), framings, ..OpenOptions::default() }
 }
 
-/// Refuses data of other slots, another shape or other classes than those of a spec, which `name` names in messages.
+/// Refuses data whose slots, shape or classes differ from those of a spec; `name` names the spec in messages.
 pub(crate) fn check_spec_fits(name: &str, network: &NetworkSpec, parts: &Parts) -> Result<(), Failure> {
     check_fits(name, (&network.preprocessing(), network.slots(), network.network.labels.get_ref()), parts)
 }
 
-/// Refuses data of other slots, another shape or other classes than those of a network.
+/// Refuses data whose slots, shape or classes differ from those of a network; `name` names the network in messages.
 fn check_fits(
     name: &str,
     (view, slots, labels): (&Preprocessing, usize, &[String]),

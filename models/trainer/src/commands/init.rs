@@ -10,7 +10,7 @@ use super::Failure;
 use super::output::print_error;
 use super::saved::{TrainedRun, trained};
 
-/// Where first weights come from.
+/// Arguments for the first weights.
 #[derive(Args)]
 pub(crate) struct Init {
     /// Begin with the weights of a run folder, or of a bundle that was exported --with-training-weights: every layer whose shape fits takes
@@ -43,7 +43,7 @@ impl Init {
     }
 }
 
-/// A line for each layer; slots and edges of equal outcome share one.
+/// A line for each layer; slots and edges of equal outcome share a line.
 fn lines(starts: &[LayerStart]) -> Vec<String> {
     let mut rows: Vec<([String; 3], usize)> = Vec::new();
     for start in starts {

@@ -1,4 +1,4 @@
-//! Whether a network may have been trained on the samples on which it is to be measured.
+//! Checks that a network was not trained on the samples on which it is measured.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use headwater_inference::bundle::Bundle;
 
 use super::dataset::Dataset;
 
-/// Why figures on this data may say nothing of new samples: the network was trained on other data, which may contain some of these samples.
+/// A warning if the network was trained on other data than `dataset`, which may contain some samples of `dataset`; `None` if it was trained on
+/// the same data, or if the bundle does not name its data.
 pub(crate) fn learnt_samples_warning(bundle: &Bundle, file: &Path, dataset: &Dataset) -> Option<String> {
     let trained_on = trained_on(bundle).filter(|trained_on| !dataset.has_samples_of(trained_on))?;
     Some(format!(
@@ -16,9 +17,10 @@ pub(crate) fn learnt_samples_warning(bundle: &Bundle, file: &Path, dataset: &Dat
     ))
 }
 
-/// Why the weights of a network may have seen a calibration part of `samples` samples: the network has no training report, or was
-/// trained on the same data with no calibration part or one of another size, or on other data. `None` if nothing of this holds, or
-/// for other data if the user states (`is_stated`) that the network has seen none of the samples.
+/// The reason for which the weights of a network may have seen a calibration part of `samples` samples: the network has no training report, began
+/// with the weights of a run that was not kept apart, or was trained on other data, or on the same data with no calibration part or one of another
+/// size. `None` if no reason holds. With `is_stated`, the user states that the network has seen none of the samples, and neither other data nor
+/// other first weights are a reason.
 pub(crate) fn learnt_calibration_part(
     bundle: &Bundle,
     file: &Path,

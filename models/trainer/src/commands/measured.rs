@@ -1,4 +1,4 @@
-//! The end of `train` and `export`: policy, figures, what the answers got wrong, and the files of a run folder.
+//! The end of `train` and `export`: policy, figures, wrong answers, and the files of a run folder.
 
 use anyhow::Context;
 use headwater_calibration::by_class::ClassReport;
@@ -14,7 +14,8 @@ use super::{Failure, part_report};
 
 /// A run with its policy, measured and exported.
 pub(crate) struct Measured {
-    /// The bundle with its figures. The report has figures by class and wrong answers too; that of the bundle names no files.
+    /// The bundle with its figures. `exported.report` also has figures by class and wrong answers with file names; the report inside the bundle
+    /// has neither.
     pub(crate) finished: Finished,
     /// The answers to the test part by class.
     test: ClassReport,

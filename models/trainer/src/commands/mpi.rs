@@ -15,7 +15,7 @@ use mpi::{Tag, Threading};
 
 use super::output::print_error;
 
-/// Tag of the messages by which a rank says that it works while others wait.
+/// Tag of the messages by which a rank says that it works while other ranks wait.
 const WORKING: Tag = 1;
 
 /// Longest time that rank 0 may export while the other ranks wait.
@@ -30,11 +30,11 @@ pub(crate) struct Mpi {
     watch: Watch,
     /// Longest wait for another rank.
     limit: Duration,
-    /// Time at which this rank last told the others that it works.
+    /// Time at which this rank last told the other ranks that it works.
     told: Cell<Instant>,
 }
 
-/// Ends the process if this rank waits too long for the others, so that one rank that hangs does not hang all ranks.
+/// Ends the process if this rank waits too long for other ranks, so that one rank that hangs does not hang all ranks.
 #[derive(Clone)]
 struct Watch {
     started: Instant,
@@ -69,7 +69,7 @@ impl Watch {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// Begins a wait of this rank for others; the process ends if the wait is longer than `limit`.
+    /// Begins a wait of this rank for other ranks; the process ends if the wait is longer than `limit`.
     fn begin(&self, limit: Duration) {
         self.until.store(self.now() + limit.as_millis() as u64, Ordering::Relaxed);
     }

@@ -36,7 +36,7 @@ pub(crate) fn command_line(words: impl IntoIterator<Item = String>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Words of the options that have a value.
+/// The options that have a value, as words: flag, value, flag, value.
 pub(crate) fn options<const N: usize>(all: [(&str, Option<String>); N]) -> Vec<String> {
     all.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?])).flatten().collect()
 }

@@ -27,7 +27,7 @@ pub(crate) fn check_output_file(
     Ok(())
 }
 
-/// Whether two paths lead to the same file, through links too. The file need not exist.
+/// True when two paths lead to the same file, through links too. The file need not exist.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     if let (Ok(one), Ok(other)) = (fs::metadata(one), fs::metadata(other)) {
         return (one.dev(), one.ino()) == (other.dev(), other.ino());

@@ -7,7 +7,7 @@ use headwater_calibration::by_class::{ClassReport, Confusion};
 
 use super::output::counted;
 
-/// Most classes with a line of their own; of more, the report alone has figures.
+/// Most classes that have a line each; with more classes, only the report has their figures.
 const CLASS_LINES: usize = 20;
 
 /// Most wrong answers with a line of their own.

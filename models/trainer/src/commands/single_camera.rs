@@ -43,8 +43,8 @@ impl SingleCamera {
         let spec = plain_network(&train).map_err(Failure::usage)?;
         let mut results = Vec::new();
         for slot in Slot::first(parts.slots) {
-            let result =
-                single_camera(spec.clone(), &recipe, &train, &test, slot).context("starting the workers")?;
+            let result = single_camera(spec.clone(), &recipe, &train, &test, slot)
+                .with_context(|| format!("camera {slot}"))?;
             print_error(&format!(
                 "camera {slot}: test {:.2} %; {:.2} % of the {:.1} % that the camera sees",
                 100.0 * result.accuracy,

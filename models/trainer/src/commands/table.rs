@@ -134,7 +134,7 @@ impl Table {
         Ok(())
     }
 
-    /// Trains the missing runs of an experiment; the figures of all runs and the answers of the baselines for each fold.
+    /// Trains the missing runs of an experiment. Returns the figures of all runs, and the answers of the baselines for each fold.
     fn figures(&self, plan: &Plan, folder: &Path) -> Result<(Vec<RunFigures>, Vec<SimpleAnswers>), Failure> {
         let lock = lock(folder, "these runs", "name another folder with --runs");
         let _lock = lock.map_err(|error| match error.kind() {
@@ -192,7 +192,7 @@ impl Table {
         Ok(())
     }
 
-    /// The data of a fold in the views of these rows, which are the same, checked against their networks.
+    /// The data of a fold with the views that all of these rows have, checked against the networks of the rows.
     fn open(&self, plan: &Plan, fold: Option<usize>, rows: BTreeSet<usize>) -> Result<Parts, Failure> {
         let rows: Vec<&Row> = rows.into_iter().map(|row| &plan.rows[row]).collect();
         let network = &rows[0].spec.network;
@@ -206,7 +206,7 @@ impl Table {
         Ok(parts)
     }
 
-    /// Answers without a network of several devices, for a fold; kept in a file below `folder`.
+    /// Answers of the baselines for a fold, stored in a file below `folder`.
     fn simple(&self, plan: &Plan, folder: &Path, fold: Option<usize>) -> Result<SimpleAnswers, Failure> {
         let network = &plan.rows[0].spec.network;
         // Everything on which the answers depend: stored answers are used only if they were stored with the same text.
@@ -272,7 +272,7 @@ enum Figures<'a> {
     Several(&'a BTreeMap<String, Vec<RunFigures>>),
 }
 
-/// The data of one experiment, read once where several rows ask for the same.
+/// The data of one experiment, which is read once for all rows.
 struct PlanData<'a> {
     table: &'a Table,
     labels: OnceCell<Result<Vec<String>, String>>,

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-/// A measure that can have a target. `new` takes `loss`, `wrong` and `bytes` into its files and warns of the others; `tune` keeps all but `p95_ms`, which
-/// no command keeps: times are measured on the machines.
+/// A measure that can have a target. `new` takes `loss`, `wrong` and `bytes` into its files and warns of the other measures. `tune` keeps all but
+/// `p95_ms` and refuses a target of it, since times are measured on the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     /// Loss of accuracy against the last exit, in points.
@@ -21,7 +21,7 @@ pub(crate) enum Key {
 impl Key {
     const ALL: [Self; 5] = [Self::Loss, Self::Wrong, Self::Bytes, Self::Macs, Self::P95Ms];
 
-    /// Name in `--target`; its short form is `--` and the name.
+    /// Name in `--target`.
     pub(crate) const fn name(self) -> &'static str {
         ["loss", "wrong", "bytes", "macs", "p95_ms"][self as usize]
     }
@@ -51,7 +51,7 @@ impl Asked {
         Ok(self)
     }
 
-    /// Refuses targets of other measures than those that a command keeps; `elsewhere` says what keeps the others.
+    /// Refuses targets of measures that are not in `kept`; `elsewhere` is the end of the error message.
     pub(crate) fn only(&self, kept: &[Key], elsewhere: &str) -> Result<(), String> {
         let other = Key::ALL.into_iter().find(|key| self.of(*key).is_some() && !kept.contains(key));
         other.map_or(Ok(()), |key| {

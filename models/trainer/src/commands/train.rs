@@ -70,7 +70,7 @@ pub(crate) struct Train {
     json: bool,
 }
 
-/// The inputs of a run.
+/// Spec, recipe and data of a run.
 struct Opened {
     spec: Spec,
     recipe: Recipe,
@@ -110,7 +110,7 @@ impl Train {
         self.train(opened, &Alone)
     }
 
-    /// Spec, recipe and data of the arguments; what is left out of spec and recipe comes from the data.
+    /// Spec, recipe and data of the arguments. Without `--network` the spec, and without `--recipe` too the recipe, are chosen from the data.
     fn opened(&self) -> Result<Opened, Failure> {
         let (spec, chosen, parts) = match &self.network {
             Some(file) => {
@@ -170,7 +170,7 @@ impl Train {
             let data = (&opened.parts, self.limit_train(), self.dataset.identity());
             let agreed = super::agreement::check(&ranks, &opened.spec, &opened.recipe, data);
             if agreed.is_err() && ranks.rank() != 0 {
-                // Every rank has the same error, and rank 0 prints it. The others wait, since `mpirun` ends all ranks when one rank ends.
+                // Every rank has the same error, and rank 0 prints it. The other ranks wait, since `mpirun` ends all ranks when one rank ends.
                 std::thread::sleep(std::time::Duration::from_secs(2));
                 std::process::exit(2);
             }

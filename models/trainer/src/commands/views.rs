@@ -57,7 +57,8 @@ impl ViewPlace {
     }
 }
 
-/// The folder of this program in the user's cache, by the XDG Base Directory Specification; `None` where the user has no folder.
+/// The folder of this program in the user's cache, by the XDG Base Directory Specification; `None` if neither `XDG_CACHE_HOME` nor `HOME` is an
+/// absolute path.
 fn usual_cache() -> Option<PathBuf> {
     let folder =
         |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute());

@@ -1,4 +1,5 @@
-//! The epoch that is exported: the latest that is as good as the best on validation, without a change of the training, and chosen alike by a resumed run.
+//! The exported epoch is the latest within one standard error of the best on validation. The choice does not change the training, and a resumed
+//! run makes the same choice.
 
 use std::path::Path;
 
@@ -56,7 +57,7 @@ fn the_latest_epoch_as_good_as_the_best_is_exported_and_the_training_stays_as_it
     let end = found.last().unwrap();
     let scores: Vec<f64> = end.progress.epochs.iter().map(EpochRecord::score).collect();
     let highest = scores.iter().copied().fold(0.0, f64::max);
-    // 60 samples, and one more of either kind.
+    // 60 samples, with one right and one wrong sample added.
     let right = (60.0 * highest + 1.0) / 62.0;
     let error = (right * (1.0 - right) / 62.0).sqrt();
     let expected = (0..EPOCHS).rev().find(|epoch| scores[*epoch] >= highest - error).unwrap();

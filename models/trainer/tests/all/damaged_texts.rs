@@ -18,7 +18,7 @@ fn damaged(text: &str, parse: impl Fn(&Path, &str) -> Result<(), FileError>) {
         match kind % 4 {
             0 => bytes[at] ^= 1 << random.below(7),
             1 => bytes.truncate(at),
-            // A number becomes a large one, or a word a part of another.
+            // Inserted digits make a number large, or a word another word.
             2 => drop(bytes.splice(at..at, *b"99999999")),
             _ => {
                 let (from, to) = (random.below(at + 1), at);
@@ -40,7 +40,7 @@ fn damaged_specs_and_recipes_are_refused_by_name_or_fit() {
     let recipe = Recipe::read(None).unwrap();
     damaged(spec, |file, text| {
         let spec = Spec::parse(file, text)?;
-        // Costs and memory of a network that nobody can train are numbers too.
+        // Costs and memory of a network that is too large to train are computed without a panic.
         spec.cost();
         let _ = memory::check(&spec, &recipe);
         Ok(())

@@ -170,7 +170,7 @@ fn a_recording_is_one_group_unless_a_block_length_is_stated() {
     }
     let found = json(&tune(&[&blocks[..], &["--json"]].concat()), 0);
     let part = &found["promises"][0]["part"];
-    // Every second block of 30 is a group: 15 groups.
+    // There are 30 blocks of 4 frames, and every second block is a group: 15 groups.
     assert_eq!((&part["groups"], &part["samples"]), (&15.into(), &120.into()));
     assert_eq!((&part["largest_group"], &part["data"]), (&8.into(), &"folders, blocks of 4 frames".into()));
 

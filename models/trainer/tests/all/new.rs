@@ -8,7 +8,7 @@ use headwater_training::recipe::Recipe;
 
 use crate::program::{DDNN_C, DRAWN, Scratch, ended, json, run, run_on, stderr, stdout, without_labels};
 
-/// Writes photos of a class into each part of the folder `my photos`: stripes of so many pixels, other ones in each photo.
+/// Writes photos of a class into each part of the folder `my photos`: stripes of `width` pixels, different in each photo.
 fn write_class(folder: &Scratch, class: &str, width: usize, photos: [usize; 3]) {
     for (part, photos) in ["train", "val", "test"].into_iter().zip(photos) {
         for photo in 0..photos {

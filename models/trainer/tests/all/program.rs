@@ -46,7 +46,7 @@ impl Scratch {
         self.path(name)
     }
 
-    /// Writes an image whose values, plane after plane, are those of `value`.
+    /// Writes an image; `value` gives the value at each index, plane after plane.
     pub(crate) fn write_image(&self, name: &str, shape: Shape, value: impl Fn(usize) -> u8) {
         let view = View::new(shape, (0..shape.bytes()).map(value).collect());
         let file = self.path(name);

@@ -1,4 +1,4 @@
-//! Run folders and bundles alike, and training that begins with the weights of either.
+//! Commands on run folders and on bundles, and training that begins with the weights of either.
 
 use std::path::Path;
 use std::process::Output;
@@ -65,7 +65,7 @@ fn training_begins_with_the_weights_of_a_run_or_of_a_bundle_that_has_them() {
     assert_ne!(network("second"), network("first"));
     let info = folder.json("second/run.json");
     assert_eq!((&info["init"]["kept_apart"], &info["init"]["new"]), (&true.into(), &Value::Array(vec![])));
-    // The same command finds the finished run; another beginning is another run.
+    // The same command finds the finished run; other first weights make another run.
     ended(&from("second", &weights), 0, &[]);
     let seeded = |seed| train(&path("second"), &["--seed", seed]);
     ended(&seeded("5"), 2, &["seed or data: the first weights, or what is frozen"]);

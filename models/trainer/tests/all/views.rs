@@ -27,7 +27,7 @@ fn a_run_with_views_in_a_file_is_that_with_views_in_memory_and_damaged_views_sto
     let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "hwviews")).collect();
     let [views] = &files[..] else { panic!("{files:?}") };
     let mut bytes = std::fs::read(views).unwrap();
-    // Views of 3x32x32 follow the head, which has their number.
+    // Views of 3x32x32 bytes follow the header of 4096 bytes, which has the number of views.
     let count = u64::from_le_bytes(bytes[48..56].try_into().unwrap()) as usize;
     (0..count).for_each(|view| bytes[4096 + 3072 * view] ^= 1);
     std::fs::write(views, bytes).unwrap();

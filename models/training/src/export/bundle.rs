@@ -37,7 +37,7 @@ pub struct Exported {
     pub bytes: Vec<u8>,
     /// Comparison of tract with the trained network.
     pub parity: Parity,
-    /// Comparison of the packed device sections with the trained network, or why there is no packed form.
+    /// Comparison of the packed device sections with the trained network; the error is the reason for which there is no packed form.
     pub packed: Result<Parity, NoPackedForm>,
     /// The report as stored in the bundle.
     pub report: serde_json::Value,
@@ -87,8 +87,8 @@ pub fn export(
     Ok(Exported { bytes, parity, packed, report })
 }
 
-/// Records the score limits of the device and edge sections in the manifest. Packed device sections get none here: their limits
-/// follow from their numbers.
+/// Records the score limits of the device and edge sections in the manifest. Packed device sections get none here: the limits of a packed
+/// section follow from its weights.
 fn record_score_limits(
     manifest: &mut NetworkManifest,
     references: &[Reference<'_>],
@@ -134,7 +134,7 @@ pub fn bundle_writer(
     })
 }
 
-/// The packed form of every device section.
+/// The packed form of every device section; the first obstacle if a section has none.
 fn packed_sections(network: &TrainedNetwork<'_>) -> Result<Vec<Vec<u8>>, NoPackedForm> {
     if network.layers.devices.is_empty() {
         return Err(NoPackedForm::NoSection);

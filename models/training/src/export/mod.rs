@@ -1,4 +1,4 @@
-//! From a trained network to a bundle.
+//! Export of a trained network as a bundle.
 
 mod bundle;
 pub mod packed;
@@ -12,17 +12,17 @@ pub use crate::layers::NoPackedForm;
 use crate::layers::{State, TrainedState};
 use crate::network::Network;
 
-/// A network with its trained numbers.
+/// A network with its trained parameters and statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainedNetwork<'a> {
     /// The layers.
     pub layers: &'a Network,
-    /// The numbers of the layers.
+    /// Parameters and running statistics of the layers.
     pub state: &'a State,
 }
 
 impl<'a> TrainedNetwork<'a> {
-    /// The numbers with their layout.
+    /// The state with its layout.
     pub fn trained(&self) -> TrainedState<'a> {
         TrainedState { layout: &self.layers.layout, state: self.state }
     }

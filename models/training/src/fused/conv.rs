@@ -66,9 +66,9 @@ impl Sizes {
         self.window.positions(self.h) * self.window.positions(self.w)
     }
 
-    /// The copies from a sample's input to its patches; the gradient adds the same pixels back.
+    /// The copies from the input of a sample to its patches; the gradient of the input reverses these copies.
     fn copies(&self) -> Copies {
-        // If the window moves by one pixel and the output has the size of the input, a row of columns is the shifted input plane.
+        // If the window moves by one pixel and the output has the size of the input, each row of the patch matrix is a shifted input plane.
         let shifts = self.window.stride == 1 && self.window.kernel == 2 * self.window.pad + 1;
         if shifts { Copies::Shifts { width: self.w, shifts: self.list_shifts() } } else { self.runs() }
     }
@@ -158,10 +158,10 @@ struct Run {
     count: usize,
 }
 
-/// A row of columns that is the input's plane, shifted.
+/// A row of the patch matrix that is a shifted plane of the input.
 #[derive(Clone, Debug)]
 struct Shift {
-    /// Range of the row in the columns.
+    /// Range of the row in the patch matrix.
     plane: Range<usize>,
     /// The pixels that the row takes from the input; here `columns` is an offset from the beginning of the row.
     run: Run,
@@ -183,7 +183,7 @@ enum Copies {
 }
 
 wide! {
-    /// Writes the patches of one sample; positions in the padding are not written, so `columns` begins as zeros.
+    /// Writes the patches of one sample; some positions in the padding are not written, so `columns` must hold zeros there.
     fn gather(copies: &Copies, x: &[f32], columns: &mut [f32]) {
         match copies {
             Copies::Shifts { width, shifts } => {
@@ -210,7 +210,7 @@ wide! {
 }
 
 wide! {
-    /// Adds the gradients of patches to the gradient of the input; may clear gradients in the padding.
+    /// Adds the gradients of the patches, `columns`, to the gradient of the input, `dx`; `columns` is changed and not read again.
     fn scatter(copies: &Copies, columns: &mut [f32], dx: &mut [f32]) {
         match copies {
             Copies::Shifts { width, shifts } => {

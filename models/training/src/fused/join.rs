@@ -5,12 +5,12 @@ use headwater_inference::manifest::Aggregation;
 
 use super::{flex, operand, record, slice_of};
 
-/// Sample and slot of each row of a tensor with the outputs of all sources.
+/// Sample and slot of each row of a tensor that has the outputs of all sources (devices or edges).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinRows {
     /// Samples in the batch.
     pub batch: usize,
-    /// Number of slots, or of edges.
+    /// Number of sources: slots or edges.
     pub slots: usize,
     /// `(sample, slot)` of each row; every pair at most once, sorted by slot and then by sample.
     pub rows: Vec<(u32, u32)>,
@@ -80,7 +80,7 @@ fn mean(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
     })
 }
 
-/// Maximum: for each value, the row with the maximum gets the whole gradient.
+/// Maximum: for each value, the first row with the maximum gets the whole gradient.
 fn maximum(x: Tensor<4>, layout: JoinRows) -> Tensor<4> {
     let shape @ [_, channels, h, w] = x.dims();
     let (x, node) = operand(x);

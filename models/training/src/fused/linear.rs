@@ -26,7 +26,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Whether a product replaces or is added to the contents of `out`.
+/// Effect of a product on the contents of `out`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Write {
     /// `out = a b`.

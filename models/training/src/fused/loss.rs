@@ -42,7 +42,7 @@ pub fn soft_target_loss(logits: Tensor<2>, targets: &[f32], weights: &[f32], tem
 
 /// Class probabilities of logits divided by `temperature`, in `f32`.
 ///
-/// The gradient needs exactly these floats; a test shows that their logarithms equal [`headwater_inference::exit::cross_entropy`].
+/// A test compares them with the probabilities by [`headwater_inference::exit::cross_entropy`].
 pub fn softmax(logits: &[f32], temperature: f32) -> Vec<f32> {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut exps: Vec<f32> = logits.iter().map(|z| ((z - largest) / temperature).exp()).collect();

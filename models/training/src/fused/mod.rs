@@ -1,11 +1,10 @@
 //! Operations with hand-written gradients, run inside burn's autodiff graph.
 //!
 //! burn-flex spends most of a training step of these small networks outside the matrix products (per-element pooling and batch
-//! norm, layout changes in the convolution and its gradients). Each operation here does the same mathematics in one pass over
-//! memory on one thread; each is tested against burn's own operation or against finite differences. burn keeps the tape: the record
-//! of operations from which gradients are computed.
+//! norm, layout changes in the convolution and its gradients). Each operation here computes the same function with fewer passes over
+//! memory, on one thread. burn keeps the tape: the record of operations from which gradients are computed.
 //!
-//! Conventions: `f32`, row-major, `[batch, channels, height, width]`; results depend on the inputs alone, never on threads.
+//! Conventions: `f32`, row-major, `[batch, channels, height, width]`; a result depends on the arguments alone, not on the number of threads.
 
 mod conv;
 mod join;
@@ -35,7 +34,7 @@ pub use norm::{BatchStatistics, Folded, batch_norm};
 pub use pool::max_pool;
 pub use sign::{sign, sign_of};
 
-/// The numbers of an operation's input, and its node on the tape; no node outside training.
+/// The values of `tensor`, contiguous, and the node of `tensor` on the tape; `None` for a tensor that is on no tape.
 fn operand<const D: usize>(tensor: Tensor<D>) -> (FlexTensor, Option<NodeGuard>) {
     match tensor.clone().try_into_primitive::<Autodiff<Flex>>() {
         Ok(tracked) => {
@@ -49,22 +48,20 @@ fn operand<const D: usize>(tensor: Tensor<D>) -> (FlexTensor, Option<NodeGuard>)
     }
 }
 
-/// The numbers of a contiguous tensor.
 fn slice_of(tensor: &FlexTensor) -> &[f32] {
     let start = tensor.layout().start_offset();
     let len = tensor.layout().num_elements();
     &tensor.storage::<f32>()[start..start + len]
 }
 
-/// A tensor from its numbers.
 fn flex<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
 
-/// Puts `output` on the tape of its inputs, or returns a plain tensor when the inputs are on no tape.
+/// Puts `output` on the tape, or returns a plain tensor unless every input has a node.
 ///
-/// `gradient` gets the gradient of the output, and for each input whether its gradient is wanted. `gradient` returns the gradients
-/// of the inputs; only a gradient that is not wanted may be `None`.
+/// `gradient` takes the gradient of `output` and one bool per input: true when the gradient of this input is wanted. `gradient` returns
+/// the gradients of the inputs; only a gradient that is not wanted may be `None`.
 fn record<const N: usize, const D: usize, F>(
     inputs: [Option<NodeGuard>; N],
     output: FlexTensor,
@@ -116,17 +113,15 @@ where
     }
 }
 
-/// Comparison of an operation with the same one of burn.
 #[cfg(test)]
 mod testing {
     use burn::tensor::{Device, Distribution, Gradients, Tensor};
 
-    /// The numbers of the gradient of an input.
     pub(super) fn gradient<const D: usize>(input: &Tensor<D>, gradients: &Gradients) -> Vec<f32> {
         input.grad(gradients).unwrap().into_data().try_to_vec::<f32>().unwrap()
     }
 
-    /// Compares outputs and input gradients within `tolerance * (1 + |expected|)`.
+    /// Asserts that outputs and gradients of the inputs differ by at most `tolerance * (1 + |burn's value|)`.
     #[track_caller]
     pub(super) fn assert_equal<const D: usize>(
         outputs: [Tensor<D>; 2],

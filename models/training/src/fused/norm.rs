@@ -1,4 +1,4 @@
-//! Batch norm and its activation, over the batch and the map, in two passes over memory.
+//! Batch norm over the batch and the map, with the activation behind it.
 
 use burn::tensor::Tensor;
 
@@ -9,7 +9,6 @@ use headwater_spec::Activation;
 /// Summand that keeps the variance away from zero, as in DDNN's code.
 const EPSILON: f32 = 1e-5;
 
-/// The activation of a value.
 #[inline(always)]
 fn activated(activation: Activation, z: f32) -> f32 {
     match activation {
@@ -19,7 +18,7 @@ fn activated(activation: Activation, z: f32) -> f32 {
     }
 }
 
-/// Whether the gradient passes the activation at the input `z`.
+/// True when the activation passes the gradient at the input `z`.
 #[inline(always)]
 fn passes(activation: Activation, z: f32) -> bool {
     match activation {
@@ -36,13 +35,13 @@ pub struct BatchStatistics {
     pub count: u64,
     /// Mean of each channel.
     pub mean: Vec<f32>,
-    /// Variance of each channel, divided by the number of values.
+    /// Biased variance of each channel: the sum of squares divided by `count`.
     pub variance: Vec<f32>,
 }
 
 impl BatchStatistics {
     /// Statistics of the values of all batches together, exact up to rounding: counts, sums and squares around the common mean add up.
-    /// `None` without a batch.
+    /// `None` if `batches` is empty.
     pub fn of_all<'a>(batches: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         let batches: Vec<&Self> = batches.into_iter().collect();
         let first = batches.first()?;
@@ -85,7 +84,7 @@ impl Folded {
         Self { scale, shift, activation }
     }
 
-    /// The layer without a gradient, over `[batch, channels, h, w]`: batch norm with running statistics.
+    /// Batch norm and activation of `x`, `[batch, channels, h, w]`, without a gradient.
     pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
         let shape = x.dims();
         let (x, _) = operand(x);
@@ -101,7 +100,7 @@ impl Folded {
 /// `dx = gamma inverse (g - (dbeta + n dgamma) / count)` (Ioffe and Szegedy 2015, section 3).
 ///
 /// # Shapes
-/// - `x`: `[batch, channels, h, w]` with at least one value a channel; `gamma`, `beta`: `[channels]`; returns the shape of `x`
+/// - `x`: `[batch, channels, h, w]` with at least one value a channel; `gamma`, `beta`: `[channels]`; the output has the shape of `x`
 pub fn batch_norm(
     x: Tensor<4>,
     gamma: Tensor<1>,
@@ -166,7 +165,7 @@ fn inverse_deviation(variance: f32) -> f32 {
     1.0 / (variance + EPSILON).sqrt()
 }
 
-/// Ranges of the planes of a `[batch, channels, h, w]` tensor.
+/// Sizes of a `[batch, channels, h, w]` tensor, for the ranges of its planes.
 #[derive(Clone, Copy, Debug)]
 struct Planes {
     batch: usize,

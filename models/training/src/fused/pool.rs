@@ -1,4 +1,4 @@
-//! Max pooling; padding is never the maximum. The gradient goes to the first maximum of each window.
+//! Max pooling; padding is never the maximum. The gradient of a window goes to one maximum: the leftmost, and in a column the topmost.
 
 use std::ops::Range;
 
@@ -132,7 +132,7 @@ mod tests {
         let burns = max_pool2d(x.clone(), options);
         let [of_ours, of_burns] = [&ours, &burns].map(|y| y.clone().into_data().try_to_vec::<f32>().unwrap());
         assert_eq!(of_ours, of_burns, "maxima are numbers of the input");
-        // Gradients are sums of at most nine.
+        // A gradient is a sum of at most nine values.
         assert_equal([ours, burns], |of| gradient(&x, of), 1e-6);
     }
 

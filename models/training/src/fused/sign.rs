@@ -33,7 +33,7 @@ wide! {
 }
 
 wide! {
-    /// The gradient of the output where `|x| <= 1`, zero elsewhere.
+    /// Writes the gradient `output` into `input` where `|x| <= 1`, zero elsewhere.
     fn passed(x: &[f32], output: &[f32], input: &mut [f32]) {
         for ((input, x), gradient) in input.iter_mut().zip(x).zip(output) {
             *input = if x.abs() <= 1.0 { *gradient } else { 0.0 };

@@ -55,7 +55,7 @@ pub struct EpochOrder {
     shards: Vec<Vec<u32>>,
     /// Number of samples from each shard in one step.
     step: usize,
-    /// Whether a shard that ends begins again.
+    /// True when a shard that ends begins again.
     repeats: bool,
 }
 

@@ -1,6 +1,6 @@
-//! One step: every worker takes its share of the batch, and the gradients are reduced in a fixed order.
+//! The gradients of one step: every worker computes the gradient of its share of the batch.
 //!
-//! The result depends on the number of workers, since batch norm sees one worker's share, but never on timing.
+//! The result depends on the number of workers, since a batch norm sees one worker's share, but never on timing.
 
 use crate::experiment::Experiment;
 use crate::fused::BatchStatistics;
@@ -26,7 +26,7 @@ pub fn worker_gradients(
     })
 }
 
-/// Gradient of the mean loss of one worker's share.
+/// Gradient of the mean loss of one worker's share; zeros if no slot sees a sample of the share.
 fn gradients(experiment: &Experiment, state: &State, mut batch: Batch, epoch: u32) -> Gradients {
     let (network, layout) = (&experiment.network, &experiment.network.layout);
     if batch.is_blank() {
@@ -35,7 +35,7 @@ fn gradients(experiment: &Experiment, state: &State, mut batch: Batch, epoch: u3
     }
     let pass = Pass::training(TrainedState { layout, state });
     let output = network.forward(&pass, &batch);
-    // The network has its own copy, and the gradients take the most memory.
+    // The forward pass has its own copy of the pixels, and the backward pass needs the most memory.
     batch.views.iter_mut().for_each(|views| views.pixels = Vec::new());
     let loss = experiment.recipe.loss_of_epoch(epoch, network.spec.network.configuration().exits()).of(
         &network.spec,
@@ -73,7 +73,7 @@ pub fn exact_statistics(
     })
 }
 
-/// The statistics of several batches, or of several workers, together.
+/// The statistics of several batches or workers together; `None` for a batch norm that took no part in any.
 pub fn combined(parts: &[Vec<Option<BatchStatistics>>], layout: &Layout) -> Vec<Option<BatchStatistics>> {
     let of_norm = |index: usize| {
         BatchStatistics::of_all(parts.iter().filter_map(move |part| part.get(index)?.as_ref()))

@@ -33,7 +33,7 @@ pub struct Trainer<'a> {
     sent_to_resume: u64,
     /// Share of the train samples of all ranks that show a class.
     shown: f64,
-    /// Share of each class among these.
+    /// Share of each class among the train samples that show a class.
     class_prior: Vec<f32>,
     /// State and progress of the run.
     pub checkpoint: Checkpoint,
@@ -45,7 +45,7 @@ pub enum Event<'e> {
     Resumed {
         /// Progress in the checkpoint.
         progress: &'e Progress,
-        /// Why newer checkpoints were skipped, in words.
+        /// The reasons, in words, for which newer checkpoints were skipped.
         skipped: &'e [String],
     },
     /// A step ended.
@@ -57,17 +57,19 @@ pub enum Event<'e> {
     },
     /// An epoch ended.
     Epoch(&'e EpochRecord),
-    /// The run should be saved now, with the numbers that this rank alone has; `None` if it has none.
+    /// The run should be saved now, with the state that this rank alone has; `None` if all ranks have the same state.
     Checkpoint(&'e mut Checkpoint, Option<RankState>),
 }
 
-/// Largest mean loss of a batch; above it training has diverged. An untrained network has about `ln classes` per term of the loss.
+/// Largest mean loss of this rank's samples of a step; above it training has diverged. An untrained network has about `ln classes` per
+/// term of the loss.
 const MAX_LOSS: f64 = 1e4;
 
-/// A step whose loss or gradient is not finite, or whose mean loss exceeds 10,000. Its gradient was not applied.
+/// A step whose loss or gradient is not finite, or whose mean loss exceeds 10,000. The synchronous step, or the outer step of local steps, was
+/// not taken.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error(
-    "training diverged at epoch {epoch}, step {step_in_epoch} (samples {samples:?} and others): the loss or a gradient is no number or too large, mean \
+    "training diverged at epoch {epoch}, step {step_in_epoch} (first samples: {samples:?}): the loss or a gradient is no number or too large, mean \
      loss {loss}; the newest checkpoint, if there is one, is from before; lower optimiser.learning_rate, or look at these samples"
 )]
 pub struct Diverged {
@@ -75,9 +77,9 @@ pub struct Diverged {
     pub epoch: u32,
     /// Step in the epoch, from 1.
     pub step_in_epoch: u32,
-    /// First samples of the batch, as indices into the train part.
+    /// At most four samples of the step on this rank, as indices into the train part.
     pub samples: Vec<u32>,
-    /// Mean loss of the batch.
+    /// Mean loss of this rank's samples of the step.
     pub loss: f64,
 }
 
@@ -85,7 +87,7 @@ pub struct Diverged {
 const STEPS: u64 = 2;
 const STATISTICS: u64 = 3;
 
-/// Number of samples over all ranks from which exact statistics are taken.
+/// Most samples over all ranks from which exact statistics are taken.
 const STATISTICS_SAMPLES: usize = 10_000;
 
 impl<'a> Trainer<'a> {
@@ -224,15 +226,15 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Step size of a step of the present epoch, from 1. The step size follows from the place in the run, not from the count of steps,
-    /// since another number of ranks may take another number of steps per epoch.
+    /// Step size of step `step_in_epoch`, from 1, of the present epoch. The step size follows from the place in the run, not from the count
+    /// of steps, since another number of ranks may take another number of steps per epoch.
     fn rate(&self, step_in_epoch: u32) -> f32 {
         let per_epoch = u64::from(self.steps_per_epoch());
         let step = u64::from(self.checkpoint.progress.epoch) * per_epoch + u64::from(step_in_epoch);
         self.recipe.optimiser.rate(step, self.recipe.steps(self.samples))
     }
 
-    /// Computes the statistics of all batch norms anew, over the same samples every time.
+    /// Computes the statistics of all batch norms that are not frozen anew, over the same samples every time.
     fn set_exact_statistics(&mut self) {
         let (recipe, layout) = (&self.recipe, &self.experiment.network.layout);
         let order = self.shards.order((recipe.seed, STATISTICS), recipe.epochs, recipe.batch);
@@ -286,8 +288,8 @@ impl<'a> Trainer<'a> {
         self.checkpoint.progress.scale_out.sent_bytes = sent;
     }
 
-    /// Shares of right answers on the validation part, the mean cross-entropy there, and the number of independent samples
-    /// that show a class, over all ranks.
+    /// Over all ranks: shares of right answers on the validation part, its mean cross-entropy (`None` without samples that show a class), and
+    /// the number of independent samples that show a class.
     fn validation_figures(&self) -> (ExitShares, Option<f64>, u64) {
         let network = &self.experiment.network.spec.network;
         let logits = match self.validation.is_empty() {
@@ -316,7 +318,7 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// Number of samples of each class over all ranks, and last that of samples of nothing.
+/// Number of samples of each class over all ranks; the last element is the number of samples of nothing.
 fn class_counts(ranks: &dyn Communicator, samples: &Samples) -> Vec<u64> {
     let mut counts = vec![0u64; samples.classes + 1];
     samples.labels.iter().for_each(|label| counts[usize::from(*label).min(samples.classes)] += 1);

@@ -24,7 +24,7 @@ pub struct Convp {
     norm: Norm,
     conv: Window,
     pool: Window,
-    /// Whether no sum of pixels lies at a threshold; see [`Convp::settle`].
+    /// True when no sum of pixels lies at a threshold; see [`Convp::settle`].
     is_settled: bool,
 }
 
@@ -41,8 +41,8 @@ impl Convp {
 
     /// From now on each threshold outside training lies in the middle between two sums of pixels; every sum keeps its sign.
     ///
-    /// Engines sum pixels as floats, each in another order. A sum right at a threshold would get either sign, and the blocks after
-    /// this one would carry the difference on, further than parity forgives.
+    /// An ONNX engine sums pixels as floats, in an order of its own. A sum right at a threshold could get either sign, and the blocks after
+    /// this one would enlarge the difference beyond the tolerance of parity.
     pub fn settle(&mut self) {
         self.is_settled = true;
     }
@@ -120,7 +120,7 @@ impl Layer for Convp {
 fn settled(scale: f32, shift: f32) -> f32 {
     let value = |sum: f32| sum / PIXEL_UNIT * scale + shift;
     let nearest = (-shift / scale * PIXEL_UNIT).round();
-    // Without a threshold among the sums nothing can be at it.
+    // No sum can lie at a threshold beyond the largest sum.
     if nearest.is_nan() || nearest.abs() > MAX_SUM as f32 {
         return shift;
     }

@@ -72,7 +72,7 @@ impl Layer for Fc {
         }
     }
 
-    /// Weights as bits, factors and summands as integers in one unit, chosen so that the largest score takes 30 bits.
+    /// Weights as bits, factors and summands as integers in one unit, in which the largest possible score is about 2^30.
     fn packed_head(&self, trained: &TrainedState<'_>) -> Result<PackedHead, NoPackedForm> {
         let (NormOrBias::Norm(norm), true) = (&self.norm_or_bias, self.binary) else {
             return Err(NoPackedForm::Head);

@@ -1,5 +1,5 @@
-//! The layers: each computes in training and inference, and writes its trained numbers as ONNX and in the packed form. Each kind of
-//! block has a file and a row in `layers!`.
+//! The layers: each layer computes in training and inference, and writes its trained parameters as ONNX and in the packed form. Each kind
+//! of block has a file and a row in `layers!`.
 
 mod conv;
 mod convp;
@@ -27,17 +27,17 @@ use crate::fused::sign_of;
 use crate::onnx::{Graph, Value};
 use headwater_spec::{BlockSpec, LayerShape};
 
-/// The state of a network together with its layout: the source of each layer's numbers.
+/// The state of a network together with its layout: the source of each layer's parameters and running statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainedState<'a> {
-    /// Where each parameter lies in `state`.
+    /// Place of each parameter and each running statistic in `state`.
     pub layout: &'a Layout,
-    /// The numbers.
+    /// Values of the parameters and running statistics.
     pub state: &'a State,
 }
 
 impl<'a> TrainedState<'a> {
-    /// The numbers of a parameter.
+    /// The values of a parameter.
     pub fn parameter(&self, id: ParameterId) -> &'a [f32] {
         &self.state.parameters[self.layout.parameters[id.0].range.clone()]
     }
@@ -54,7 +54,7 @@ impl<'a> TrainedState<'a> {
         &self.layout.parameters[id.0].shape
     }
 
-    /// Bits of a binary weight: whether each latent value is at least 0.
+    /// Bits of a binary weight: true for a latent value of at least 0.
     pub fn signs(&self, id: ParameterId) -> Vec<bool> {
         self.parameter(id).iter().map(|value| *value >= 0.0).collect()
     }

@@ -50,7 +50,7 @@ impl Norm {
         self.folded(&pass.trained).apply(x)
     }
 
-    /// A layer whose numbers stay: the running statistics normalise, and the gradient passes to the input alone.
+    /// Forward pass of a frozen layer in training: the running statistics normalise, and the gradient passes to the input alone.
     fn frozen(&self, pass: &Pass<'_>, x: Tensor<4>) -> Tensor<4> {
         let Folded { scale, shift, activation } = self.folded(&pass.trained);
         let shape = [1, scale.len(), 1, 1];

@@ -1,4 +1,4 @@
-//! Parts of a packed device section, and why it may have no packed form.
+//! Parts of a packed device section, and the reasons for which a section has no packed form.
 
 use headwater_kernels::{Affine, BlockParts, Convp, PackedError, Threshold};
 use thiserror::Error;
@@ -36,7 +36,7 @@ pub enum NoPackedForm {
 pub struct PackedBlock {
     /// Input, filters and windows of the block.
     pub shape: Convp,
-    /// Whether each weight is +1, `[filters, channels, kernel, kernel]`.
+    /// `[filters, channels, kernel, kernel]`; true for a weight of +1, false for -1.
     pub weights: Vec<bool>,
     /// Threshold of each filter.
     pub thresholds: Vec<Threshold>,
@@ -45,7 +45,7 @@ pub struct PackedBlock {
 /// A packed head with its weights.
 #[derive(Clone, Debug)]
 pub struct PackedHead {
-    /// Whether each weight is +1, `[classes, inputs]`.
+    /// `[classes, inputs]`; true for a weight of +1, false for -1.
     pub weights: Vec<bool>,
     /// Factor and summand of each class, as multiples of `unit`.
     pub classes: Vec<Affine>,

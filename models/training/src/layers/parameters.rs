@@ -1,10 +1,10 @@
-//! The numbers of a network: one flat vector of parameters, one of running statistics.
+//! The state of a network: one flat vector of parameters, and one of running statistics.
 //!
 //! ```text
 //! parameters  | device-0.0.weight | device-0.0.norm.gamma | device-0.0.norm.beta | ... | cloud.3.bias |
 //! statistics  | means, variances of the 1st batch norm | of the 2nd | ...
 //! ```
-//! Layers hold ids, not numbers: workers share the layers, gradients are averaged as one vector, and a network is saved as two vectors.
+//! Layers hold ids, not values: workers share the layers, gradients are averaged as one vector, and a network is saved as two vectors.
 
 use std::ops::Range;
 
@@ -59,12 +59,12 @@ pub struct Parameter {
     pub range: Range<usize>,
     /// Treatment by the optimiser.
     pub kind: ParameterKind,
-    /// Whether the numbers stay as they are: no gradient, and a batch norm that keeps its running statistics.
+    /// True when training does not change the parameter: it gets no gradient, and its batch norm keeps the running statistics.
     pub is_frozen: bool,
     init: Init,
 }
 
-/// The numbers of a network.
+/// Parameters and running statistics of a network, and the coding of its messages.
 #[derive(Clone, Debug)]
 pub struct State {
     /// All parameters.
@@ -76,7 +76,7 @@ pub struct State {
 }
 
 impl PartialEq for State {
-    /// Compares the trained numbers alone, since the coding follows from these.
+    /// Compares parameters and statistics alone, since the coding is fitted from them.
     fn eq(&self, other: &Self) -> bool {
         (&self.parameters, &self.statistics) == (&other.parameters, &other.statistics)
     }
@@ -119,7 +119,7 @@ impl Layout {
         self.statistics.last().map_or(0, |range| range.end)
     }
 
-    /// Initial numbers from `seed`; each parameter has its own random stream, which its name chooses.
+    /// Initial parameters by `seed`, means of 0 and variances of 1; each parameter has a random stream of its own, which its name chooses.
     pub fn initial(&self, seed: u64) -> State {
         let mut parameters = Vec::with_capacity(self.parameter_count());
         for parameter in &self.parameters {

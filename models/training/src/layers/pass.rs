@@ -1,4 +1,4 @@
-//! One run through the network: the numbers as tensors, and the batch statistics that training records.
+//! One run through the network: the parameters as tensors, and the batch statistics that training records.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use crate::fused::{BatchStatistics, sign};
 
 /// A run through the network, for training or for inference.
 pub struct Pass<'a> {
-    /// The numbers of this run.
+    /// Parameters and running statistics of this run.
     pub trained: TrainedState<'a>,
     device: Device,
     weights: Vec<Tensor<1>>,
@@ -45,12 +45,12 @@ impl<'a> Pass<'a> {
         Self { trained, device, weights, recorded: None }
     }
 
-    /// Whether this run records gradients.
+    /// True when this run records gradients.
     pub fn trains(&self) -> bool {
         self.recorded.is_some()
     }
 
-    /// Whether a parameter stays as it is.
+    /// True when training does not change the parameter.
     pub fn is_frozen(&self, id: ParameterId) -> bool {
         self.trained.layout.parameters[id.0].is_frozen
     }
@@ -60,7 +60,7 @@ impl<'a> Pass<'a> {
         Tensor::from_data(TensorData::new(values, shape), &self.device)
     }
 
-    /// A parameter as used by the network: the signs of a binary weight.
+    /// A parameter as used by the network: for a binary weight, the signs of its latent values.
     ///
     /// # Panics
     /// When the parameter does not have `D` dimensions.
@@ -84,14 +84,17 @@ impl<'a> Pass<'a> {
     }
 
     /// Gradients of all parameters as one vector (zeros for an unused parameter), and the statistics of the batch.
+    ///
+    /// # Panics
+    /// Never: tensors hold f32.
     pub fn finish(self, gradients: &Gradients) -> (Vec<f32>, Vec<Option<BatchStatistics>>) {
         let layout = self.trained.layout;
         let mut flat = Vec::with_capacity(layout.parameter_count());
         for (weight, parameter) in self.weights.iter().zip(&layout.parameters) {
-            let gradient =
-                weight.grad(gradients).and_then(|gradient| gradient.into_data().try_to_vec::<f32>().ok());
-            match gradient {
-                Some(gradient) => flat.extend(gradient),
+            match weight.grad(gradients) {
+                Some(gradient) => {
+                    flat.extend(gradient.into_data().try_to_vec::<f32>().expect("tensors hold f32"));
+                }
                 None => flat.resize(parameter.range.end, 0.0),
             }
         }
@@ -99,7 +102,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The numbers of a tensor, row-major.
+/// The values of a tensor, row-major.
 pub(crate) fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     tensor.clone().into_data().try_to_vec::<f32>().expect("tensors hold f32")
 }

@@ -10,7 +10,7 @@ use crate::fused::max_pool;
 use crate::onnx::{Graph, Value, windowed};
 use headwater_spec::{FloatActivation, LayerShape, PoolSpec, Window};
 
-/// Maximum or average of each window; padding is never the maximum and does not count in an average. A pool has no trained numbers.
+/// Maximum or average of each window; padding is never the maximum and does not count in an average. A pool has no parameters.
 #[derive(Clone, Debug)]
 pub struct Pool {
     spec: PoolSpec,

@@ -84,7 +84,7 @@ table! {
 /// Usual weight of a sample of nothing (Hendrycks et al. 2019, "Deep Anomaly Detection with Outlier Exposure", for images).
 const NONE_WEIGHT: f32 = 0.5;
 
-/// Whether the weight of samples of nothing is the usual one, which the identity of a run leaves out: runs from before stay the same.
+/// True for the usual weight of samples of nothing, which is left out of the identity of a run, so that older runs keep their identity.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
 fn is_usual(none: &f32) -> bool {
     none.to_bits() == NONE_WEIGHT.to_bits()
@@ -99,7 +99,7 @@ table! {
         exits: ByExit<f32> = ByExit::default();
         /// Share of the label's probability spread over all classes, in `[0, 1)`.
         smoothing: f32 = 0.0, 0.0..=0.99;
-        /// Share of the epochs, at the start, that train the last exit alone.
+        /// Share of the epochs, at the start, that train no exit but the last.
         cloud_first: f32 = 0.0, 0.0..=1.0;
         /// Weight of a sample of nothing in the terms against the labels, whose target is the uniform distribution.
         #[serde(skip_serializing_if = "is_usual")]
@@ -190,12 +190,12 @@ impl From<ExitTarget> for Target {
 }
 
 impl Recipe {
-    /// How ranks train together.
+    /// The settings `[scale_out]`; the default settings if the recipe has none.
     pub fn scale_out(&self) -> ScaleOutRecipe {
         self.scale_out.unwrap_or_default()
     }
 
-    /// The recipe with batch and step size for all ranks together; a larger batch also gets the warm-up of `[scale_out]`.
+    /// The recipe with batch and step size for all ranks together; a larger batch gets at least the warm-up of `[scale_out]`.
     #[must_use]
     pub fn on_ranks(&self, ranks: usize) -> Self {
         let scale_out = self.scale_out();
@@ -208,8 +208,8 @@ impl Recipe {
         recipe
     }
 
-    /// Number of steps, from the first, that ranks exchange uncompressed. These steps include the warm-up: 1-bit Adam freezes the mean of
-    /// squared gradients after the last of these steps, and that mean must not come from small steps.
+    /// Number of steps, from the first, whose gradients ranks exchange uncompressed; at least 1. These steps include the warm-up: 1-bit Adam
+    /// freezes the mean of squared gradients after the last of these steps, and the mean must not come from the warm-up alone.
     pub fn uncompressed_steps(&self, samples: usize) -> u64 {
         let steps = self.steps(samples);
         share_of(self.scale_out().uncompressed, steps).max(self.optimiser.warm_up_steps(steps)).max(1)
@@ -226,13 +226,13 @@ impl Recipe {
         u64::from(self.epochs) * u64::from(self.steps_per_epoch(samples))
     }
 
-    /// Epochs at the start that train the last exit alone.
+    /// Epochs at the start that train no exit but the last.
     pub fn cloud_first_epochs(&self) -> u64 {
         share_of(self.loss.cloud_first, self.epochs.into())
     }
 
     /// The loss of an epoch, from 1, for a network with these exits: in the first [`cloud_first_epochs`](Self::cloud_first_epochs) the
-    /// loss of the last exit alone.
+    /// other exits and the device heads weigh nothing.
     pub fn loss_of_epoch(&self, epoch: u32, exits: &[Exit]) -> LossRecipe {
         let mut loss = self.loss.clone();
         if u64::from(epoch) > self.cloud_first_epochs() {
@@ -336,7 +336,7 @@ impl Recipe {
     }
 }
 
-/// A share of the steps or epochs of a run, to the nearest whole one; a half counts as one.
+/// A share of the steps or epochs of a run, rounded to the nearest whole number, halves up.
 pub(crate) fn share_of(share: f32, all: u64) -> u64 {
     (f64::from(share) * all as f64).round() as u64
 }

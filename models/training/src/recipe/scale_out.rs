@@ -33,7 +33,7 @@ table! {
     }
 }
 
-/// When ranks exchange, and what.
+/// The numbers that ranks exchange, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
@@ -69,10 +69,10 @@ pub enum BatchOf {
 pub enum RateScaling {
     /// The step size stays.
     None,
-    /// It grows with the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive gradient
-    /// algorithms", who scale the decay rates of the moments too; these stay here).
+    /// The step size grows with the square root of the batch, for Adam (Malladi et al. 2022, "On the SDEs and scaling rules for adaptive
+    /// gradient algorithms", who scale the decay rates of the moments too; here these rates stay).
     SquareRoot,
-    /// It grows in proportion to the batch, for gradient descent (Goyal et al. 2017, "Accurate, large minibatch SGD").
+    /// The step size grows in proportion to the batch, for gradient descent (Goyal et al. 2017, "Accurate, large minibatch SGD").
     Linear,
 }
 
@@ -91,12 +91,12 @@ pub enum CompressionKind {
 }
 
 impl ScaleOutRecipe {
-    /// Whether a rank has numbers that others do not have: its own moments, or residuals of its compressed messages.
+    /// True when each rank has a state of its own: its moments, or the residuals of its compressed messages.
     pub fn has_rank_state(&self) -> bool {
         self.strategy == Strategy::LocalSteps || self.compression != CompressionKind::None
     }
 
-    /// With local steps: whether ranks exchange after step `step` of an epoch, counted from 1. Exchanges are equally far apart, by `every`
+    /// True when ranks with local steps exchange after step `step` of an epoch, counted from 1. Exchanges are equally far apart, by `every`
     /// steps or more; the last one is at the end of the epoch. An epoch of fewer than `every` steps has one exchange.
     pub fn is_exchange(&self, step: u32, steps_per_epoch: u32) -> bool {
         let (step, steps) = (u64::from(step), u64::from(steps_per_epoch));
@@ -112,7 +112,7 @@ impl ScaleOutRecipe {
         }
     }
 
-    /// Factor by which synchronous training multiplies the step size, if each of `ranks` ranks has the batch of the recipe.
+    /// Factor of the step size on `ranks` ranks; 1 unless training is synchronous and each rank has the batch of the recipe.
     pub fn rate_factor(&self, ranks: usize) -> f32 {
         // A local step has the batch of one rank, so its step size does not grow.
         let is_larger = self.strategy == Strategy::Synchronous && self.batch == BatchOf::EachRank;

@@ -11,7 +11,7 @@ use headwater_calibration::data::{Parts, Samples};
 use headwater_calibration::logits_file;
 use headwater_calibration::part_logits::{EvaluatedPart, PartLogits};
 
-/// Samples, evaluated in this process.
+/// The samples with their logits, computed in this process.
 pub fn evaluated(experiment: &Experiment, state: &State, samples: Samples) -> EvaluatedPart {
     EvaluatedPart { logits: evaluate(experiment, state, &samples), samples }
 }
@@ -38,7 +38,7 @@ pub fn evaluated_by_ranks(
     EvaluatedPart { samples, logits }
 }
 
-/// Evaluated parts of all ranks with samples, in their order, without views.
+/// Evaluated parts of the ranks that have samples, in the order of ranks, without views.
 pub(super) fn of_all_ranks(own: &EvaluatedPart, ranks: &dyn Communicator) -> Vec<EvaluatedPart> {
     let message = match own.samples.is_empty() {
         true => Vec::new(),

@@ -27,13 +27,13 @@ use headwater_spec::manifest;
 
 /// The parts that are evaluated after training.
 pub struct EvaluationParts {
-    /// Validation part: for choices, if there are no out-of-fold logits, and for the report.
+    /// Validation part: for the choice of the policy, if there are no out-of-fold logits, and for the report.
     pub validation: EvaluatedPart,
     /// Samples with their views, on which the bundle is compared with the trained network.
     pub compared: Samples,
     /// Calibration part: for the promise; empty if the data has no such part.
     pub calibration: EvaluatedPart,
-    /// Why the calibration part allows no promise, in words; `None` if nothing speaks against a promise.
+    /// The reason, in words, for which the calibration part allows no promise; `None` if there is no such reason.
     pub promise_obstacle: Option<String>,
     /// Test part: for the report.
     pub test: EvaluatedPart,
@@ -43,9 +43,9 @@ pub struct EvaluationParts {
     pub class_prior: Vec<f32>,
     /// Number of train samples that show a class.
     pub train_samples: usize,
-    /// Number of independent ones among them.
+    /// Number of independent train samples that show a class: samples of one group count as one.
     pub train_units: usize,
-    /// Train samples with out-of-fold logits: for choices; `None` if the run has no such logits.
+    /// Train samples with out-of-fold logits, for the choice of the policy; `None` if the run has no such logits.
     pub out_of_fold: Option<EvaluatedPart>,
 }
 
@@ -54,7 +54,7 @@ impl EvaluationParts {
     /// its split. Every rank must call this function.
     ///
     /// # Errors
-    /// The out-of-fold logits of the run cannot be used.
+    /// The out-of-fold logits of the run cannot be used, or a view cannot be read.
     pub fn load(
         folder: &RunFolder,
         experiment: &Experiment,
@@ -91,7 +91,7 @@ impl EvaluationParts {
     }
 }
 
-/// Why the weights with which a run began speak against a promise; `None` if they do not.
+/// The reason for which the first weights of a run allow no promise; `None` if there is no such reason.
 fn init_obstacle(experiment: &Experiment) -> Option<String> {
     experiment.info.init.as_ref()?.promise_obstacle()
 }
@@ -104,7 +104,7 @@ pub struct Finished {
     pub policy: Policy,
     /// Figures of the validation and test parts under the policy.
     pub reports: PartReports,
-    /// Findings that the figures do not say, each with what to do.
+    /// Findings that the figures do not show, each with advice.
     pub warnings: Vec<Warning>,
 }
 
@@ -162,8 +162,9 @@ pub fn finish(
     Ok(Finished { exported, policy, reports, warnings })
 }
 
-/// The policy with the least confidence of an answer that keeps a share of wrong answers. If none keeps it, nothing is claimed but what
-/// an exit is sure of, and a warning says it. The samples are those on which the thresholds were fitted.
+/// The policy with the least confidence of an answer at which the share of wrong answers keeps `target`. If no confidence keeps `target`,
+/// the policy gives only answers of which an exit before the last one is sure, and a warning is returned. `fitted_on` are the samples on
+/// which the thresholds were fitted.
 fn with_claims(
     policy: Policy,
     target: WrongTarget,

@@ -7,7 +7,8 @@
 //!     resume.txt               how to go on with an unfinished run on ranks
 //!     metrics.jsonl            one line per epoch
 //!     checkpoint-*.hwck        the last two checkpoints, each with the best epoch so far if the run exports it
-//!     out-of-fold.hwlogits         out-of-fold logits, if thresholds come from such logits
+//!     checkpoint-*-rank-*.hwrank  what each rank alone has, beside a checkpoint
+//!     out-of-fold.hwlogits     out-of-fold logits, if thresholds come from such logits
 //!     bundle.hwb, report.json  after the last epoch
 //! ```
 
@@ -33,7 +34,7 @@ impl RunFolder {
     /// Makes the folder of an experiment, or opens the folder when it has the same run.
     ///
     /// # Errors
-    /// Writing failed, or the folder has another run (`AlreadyExists`).
+    /// A file cannot be written or read, or the folder has another run or a run on other samples (`AlreadyExists`).
     pub fn create(path: &Path, experiment: &Experiment) -> io::Result<Self> {
         fs::create_dir_all(path)
             .map_err(|error| io::Error::new(error.kind(), format!("making {}: {error}", path.display())))?;
@@ -110,7 +111,7 @@ impl RunFolder {
             };
             all.push(format!("the data (there {}, here {})", text(found), text(expected)));
         }
-        // The name of the other run is no difference.
+        // Equal first weights are no difference, whatever run they come from.
         let init =
             |info: &RunInfo| info.init.clone().map(|init| (init.weights, init.frozen, init.kept_apart));
         if init(found) != init(expected) {
@@ -161,7 +162,8 @@ fn keys_of(prefix: &str, table: &toml::Table) -> BTreeMap<String, String> {
     table.iter().flat_map(of_key).collect()
 }
 
-/// Keeps other commands out of a folder until the returned file is closed. The message of an error says of what the folder is, and the advice.
+/// Keeps other commands out of a folder until the returned file is closed. The error message names `of`, the contents of the folder, and
+/// `advice`.
 ///
 /// # Errors
 /// Another command is at work (`WouldBlock`), or the file cannot be made.

@@ -1,5 +1,5 @@
-//! Folds of a train part: whole groups, so that no network is evaluated on an object on which it was trained. Successive frames of a
-//! recording form a fold: only at the borders of a fold is a network evaluated on a frame whose neighbour it was trained on.
+//! Folds of a train part. A fold has whole groups, so that no network is evaluated on an object on which it was trained. Successive groups
+//! form a fold, so that a network is evaluated on neighbours of its train frames only at the borders of a fold.
 //!
 //! ```text
 //! groups of scenes, in the order of time    | fold 1 | fold 2 | fold 3 | fold 4 |     neighbours resemble each other
@@ -14,7 +14,7 @@ use headwater_calibration::promise::{Target, binomial};
 /// Number of folds of small grouped data if the recipe names no number.
 const AUTOMATIC_FOLDS: u32 = 4;
 
-/// Sizes of the parts beside the train part.
+/// Sizes of the validation and the calibration part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherParts {
     /// Number of samples of the validation part, or of its groups if samples form groups.

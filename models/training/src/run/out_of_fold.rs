@@ -1,5 +1,5 @@
-//! Out-of-fold logits: the logits of each train sample come from a network that was trained without the sample's fold. They give
-//! temperatures, rule and thresholds if the validation part is too small.
+//! Out-of-fold logits: the logits of each train sample come from a network that was trained without the sample's fold. A run with folds
+//! chooses temperatures, rule and thresholds by out-of-fold logits in place of the validation part.
 
 use std::io;
 
@@ -31,8 +31,8 @@ impl From<Diverged> for Stop {
 
 /// Trains a network for each fold with the recipe and seed of the experiment, and evaluates the fold: logits of all train samples, in
 /// their order. Each rank trains some of the folds alone, as one process does, and every rank must call this function. `notify` gets
-/// the number of the fold, from 0, and the events of its training. The fold serves as validation part, and nothing is chosen on it: its
-/// training ends after the epoch `last`, which the run exports; `None` for the last epoch.
+/// the number of the fold, from 0, and the events of its training. The fold serves as validation part, and nothing is chosen on it: the
+/// training of each fold ends after the epoch `last`, which the run exports; `None` for the last epoch of the recipe.
 ///
 /// # Errors
 /// [`Diverged`] names the step of a fold.
@@ -95,7 +95,7 @@ pub fn read(folder: &RunFolder, run: &str) -> io::Result<Option<EvaluatedPart>> 
     found.transpose().map_err(io::Error::other)
 }
 
-/// Whether a run folder has out-of-fold logits.
+/// True when a run folder has a file of out-of-fold logits.
 pub fn is_in(folder: &RunFolder) -> bool {
     folder.file(FILE).exists()
 }

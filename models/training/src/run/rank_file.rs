@@ -1,4 +1,4 @@
-//! The files of ranks beside a checkpoint: the numbers that one rank alone has, as a [file of numbers](headwater_calibration::number_file).
+//! The files of ranks beside a checkpoint: the state that one rank alone has, as a [file of numbers](headwater_calibration::number_file).
 //!
 //! ```text
 //! RUN/checkpoint-000000400.hwck              of rank 0, written last
@@ -18,7 +18,7 @@ use headwater_calibration::number_file::{self, Magic, write_whole};
 
 const MAGIC: Magic = *b"HWRANK01";
 
-/// Identity of a file.
+/// Identity of a file of a rank, stored as its header.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RankFile {
     /// Identity of the run.
@@ -49,13 +49,13 @@ impl RankFile {
         remove_old(folder, &format!("-rank-{}.hwrank", self.rank))
     }
 
-    /// The bytes of the file in `folder`; `None` if the file is missing or damaged.
+    /// The bytes of the file in `folder`; `None` if the file cannot be read, is damaged, or is of another run, step, rank or number of ranks.
     pub(super) fn read(&self, folder: &Path) -> Option<Vec<u8>> {
         let bytes = fs::read(self.path(folder)).ok()?;
         self.decode(&bytes).is_some().then_some(bytes)
     }
 
-    /// The state in the bytes of the file; `None` if the bytes are damaged or of another run, step or rank.
+    /// The state in the bytes of the file; `None` if the bytes are damaged or of another run, step, rank or number of ranks.
     pub(super) fn decode(&self, bytes: &[u8]) -> Option<RankState> {
         let (header, lists): (Self, Vec<Vec<f32>>) = number_file::decode(MAGIC, bytes).ok()?;
         let [first, second, sent_residual, owned_residual] = <[Vec<f32>; 4]>::try_from(lists).ok()?;

@@ -1,5 +1,5 @@
-//! Training in run folders, from the newest checkpoint: rank 0 writes the checkpoints; each rank writes the numbers that it alone has
-//! into the run folder on its machine, which may be the same folder. A run of one process is a run of one rank.
+//! Training in run folders, from the newest checkpoint: rank 0 writes the checkpoints; each rank writes the state that it alone
+//! has into the run folder on its machine, which may be the same folder. A run of one process is a run of one rank.
 
 use std::io;
 use std::time::Instant;
@@ -38,7 +38,8 @@ pub enum RunError {
 /// is exported. `train` and `validation` are the shards of this rank. Every rank must call this function.
 ///
 /// # Errors
-/// [`RunError`]: a folder cannot be written, has checkpoints of another run, or lacks the file of a rank.
+/// [`RunError`]: training diverged, a view cannot be read, or the folder cannot be written, has checkpoints of another run, or lacks the file of
+/// a rank.
 pub fn train(
     experiment: &Experiment,
     ranks: &dyn Communicator,

@@ -19,9 +19,9 @@ impl RankFacts {
         let own = serde_json::json!(self).to_string().into_bytes();
         let all = ranks.all_gather(&own);
         let all: Vec<Option<Self>> = all.iter().map(|facts| serde_json::from_slice(facts).ok()).collect();
-        let first = all.first()?.as_ref()?;
-        all.iter().enumerate().skip(1).find_map(|(rank, other)| {
-            let Some(other) = other else {
+        let first = all.first()?.as_ref();
+        all.iter().enumerate().find_map(|(rank, other)| {
+            let (Some(first), Some(other)) = (first, other) else {
                 return Some(format!("rank {rank}: expected the facts of this version, found others"));
             };
             let names = |facts: &Self| facts.texts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ impl RankFacts {
     }
 }
 
-/// The first line in which two texts differ.
+/// The first line in which two texts differ, of each text; empty for a text that has no such line.
 fn first_difference<'t>(expected: &'t str, found: &'t str) -> (&'t str, &'t str) {
     let (mut expected, mut found) = (expected.lines(), found.lines());
     loop {

@@ -1,9 +1,9 @@
-//! The ranks of a run: processes that train one network together. The trait is one rank's means to exchange messages with the others.
+//! The ranks of a run: processes that train one network together. The trait is one rank's means to exchange messages with the other ranks.
 
 use headwater_calibration::message::{Reader, put_u64};
 
-/// Exchange of messages among all ranks. Every rank must call the same functions in the same order; a call returns when all ranks have
-/// made it.
+/// Exchange of messages among all ranks. Every rank must call the functions `all_*` and `wait_for_all` in the same order.
+/// `all_gather` and `wait_for_all` return once all ranks have called them.
 pub trait Communicator {
     /// Number of this rank, from 0.
     fn rank(&self) -> usize;
@@ -40,11 +40,11 @@ pub trait Communicator {
     /// Tells waiting ranks that this rank still works. Cheap enough to be called in every step.
     fn is_working(&self) {}
 
-    /// Bytes that this rank has sent to others, without the headers of the transport.
+    /// Bytes that this rank has sent to other ranks, without the headers of the transport.
     fn sent_bytes(&self) -> u64;
 }
 
-/// A run of one process.
+/// The communicator of a run of one process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 

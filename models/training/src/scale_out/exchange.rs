@@ -7,7 +7,8 @@
 //! rank 1  [   to 0   |   own   |  to 2   ]                          rank 1 adds ...
 //! rank 2  [   to 0   |  to 1   |   own   ]                                    rank 2 adds ...
 //! ```
-//! Each leg sends nearly the whole vector once, for any number of ranks. Both legs are compressed, each with its own residual.
+//! Each leg sends nearly the whole vector once, for any number of ranks. [`Exchange::sum_compressed`] compresses both legs, each with a
+//! residual of its own.
 
 use std::ops::Range;
 
@@ -32,7 +33,7 @@ pub struct Exchange<'a> {
 #[derive(Clone, Debug)]
 struct Slice {
     range: Range<usize>,
-    /// Pieces of the parameter tensors in the slice, from its beginning.
+    /// Blocks of the parameter tensors in the slice, as ranges from the beginning of the slice; at most [`BLOCK`] numbers each.
     blocks: Vec<Range<usize>>,
 }
 
@@ -140,10 +141,10 @@ pub fn slice_ranges(len: usize, ranks: usize) -> impl Iterator<Item = Range<usiz
     (0..ranks).map(move |rank| len * rank / ranks..len * (rank + 1) / ranks)
 }
 
-/// Largest number of numbers that share one scale: with one bit each, 64 bytes of numbers to 4 bytes of scale.
+/// Largest number of parameters that share one scale: with one bit each, 64 bytes of numbers to 4 bytes of scale.
 const BLOCK: usize = 512;
 
-/// Pieces of the parameter tensors that lie in a slice, from the beginning of the slice.
+/// Blocks of the parameter tensors that lie in a slice, as ranges from the beginning of the slice.
 fn blocks(layout: &Layout, slice: &Range<usize>) -> Vec<Range<usize>> {
     let clipped = layout.parameters.iter().flat_map(|parameter| {
         let clip = |at: usize| at.clamp(slice.start, slice.end) - slice.start;

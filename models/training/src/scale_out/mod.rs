@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! communicator  messages among ranks: MPI in `headwater-train`, threads in tests, none in a run of one process
-//! agreement     whether all ranks have the same data, spec and recipe
-//! shards        which samples each rank has
+//! agreement     check that all ranks have the same data, spec and recipe
+//! shards        the samples of each rank
 //! exchange      sums of a vector over all ranks ── compression
-//! rank          synchronous steps or local steps, by the recipe; rank_state: the numbers of one rank that a checkpoint keeps
+//! rank          synchronous steps or local steps, by the recipe; rank_state: the state that one rank alone has
 //! ```
 //! Nothing here opens a socket: the communicator transports the messages.
 

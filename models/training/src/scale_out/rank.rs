@@ -29,18 +29,18 @@ pub struct Rank<'a> {
     since: (u32, LossSums),
 }
 
-/// Numbers of a run that a rank needs beside the recipe.
+/// Settings of a run that a rank needs beside the recipe.
 #[derive(Clone, Copy, Debug)]
 pub struct RankPlan {
     /// Samples of a step over all ranks.
     pub batch: usize,
-    /// Steps at the beginning whose gradients are not compressed.
+    /// Steps at the beginning whose gradients are not compressed (synchronous strategy).
     pub uncompressed_steps: u64,
     /// Exits of the network.
     pub exits: &'static [Exit],
 }
 
-/// A loss or gradient of this rank, or summed over all ranks, that is not finite.
+/// A number that is not finite: a loss or gradient of this rank, or a sum of gradients or of changes of weights over all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotFinite;
 
@@ -77,7 +77,7 @@ impl<'a> Rank<'a> {
         self.exchange.ranks
     }
 
-    /// Whether all ranks have the same weights now.
+    /// True when this rank has taken no local step since the last exchange; always true for the synchronous strategy.
     pub fn is_exchanged(&self) -> bool {
         self.since.0 == 0
     }
@@ -94,7 +94,7 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Takes one step with the gradients of the workers of this rank. Returns the sums over the samples of all ranks since the last
+    /// Takes one step with the gradients of the workers of this rank. Returns the loss sums over the samples of all ranks since the last
     /// exchange; zeros after a step without an exchange.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl<'a> Rank<'a> {
         own.put(self.plan.exits, &mut tail);
         let is_compressed =
             self.recipe.compression != CompressionKind::None && step.number > self.plan.uncompressed_steps;
-        // 1-bit Adam: each rank sends its share of the new mean of gradients, not its gradient.
+        // 1-bit Adam: each rank sends its share of the new moving average of gradients (Adam's first moment), not its gradient.
         let is_mean = is_compressed
             && self.recipe.compression == CompressionKind::OneBit
             && step.optimiser.algorithm == Algorithm::Adam;
@@ -227,7 +227,7 @@ impl<'a> Rank<'a> {
         Ok(sums)
     }
 
-    /// Numbers that this rank alone has; `None` if all ranks have the same numbers.
+    /// The state that this rank alone has; `None` if all ranks have the same state.
     pub fn state(&self, checkpoint: &Checkpoint) -> Option<RankState> {
         self.recipe.has_rank_state().then(|| RankState {
             moments: checkpoint.moments.clone(),

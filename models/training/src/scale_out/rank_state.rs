@@ -1,9 +1,9 @@
-//! Numbers that one rank alone has, for checkpoints.
+//! State that one rank alone has, for checkpoints.
 
 use super::exchange::{slice_ranges, sum};
 use crate::optimiser::Moments;
 
-/// Numbers that one rank alone has: moments and residuals.
+/// State that one rank alone has: moments and residuals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankState {
     /// State of the rank's optimiser.
@@ -20,7 +20,7 @@ impl RankState {
     /// that nothing is lost, and moments are averaged.
     ///
     /// # Panics
-    /// When there is no state.
+    /// When `states` is empty.
     pub fn of(states: &[Self], rank: usize, ranks: usize) -> Self {
         if states.len() == ranks {
             return states[rank].clone();

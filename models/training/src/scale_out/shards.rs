@@ -1,11 +1,11 @@
-//! Shards of the train part: every rank holds one shard. Samples that share a scene or an object stay together.
+//! Shards of a part of the data, such as one for each rank. Samples that share a scene or an object stay in one shard.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Divides `samples` samples into `count` shards of nearly equal size, each the ascending indices of its samples. `groups` has the
-/// group of each sample, and is empty if samples are independent. Each group, the largest first, goes to the shard with the fewest
-/// samples so far.
+/// Divides `samples` samples into `count` shards (one for 0), each the ascending indices of its samples. `groups` has the group of each
+/// sample, and is empty if samples are independent. Each group, the largest first, goes to the shard with the fewest samples so far; a
+/// shard may stay empty.
 pub fn divide(groups: &[u32], samples: usize, count: usize) -> Vec<Vec<u32>> {
     let mut shards = vec![Vec::new(); count.max(1)];
     if groups.is_empty() {

@@ -82,7 +82,7 @@ impl Job {
         trainer.checkpoint
     }
 
-    /// Runs on ranks to the end, or to the checkpoint after `stop` steps.
+    /// Runs on ranks to the end, or to the first checkpoint at or after step `stop`.
     fn ranks(&self, ranks: usize, from: Option<&Stopped>, stop: Option<u64>) -> Stopped {
         struct Stop;
         impl From<Diverged> for Stop {
@@ -156,7 +156,7 @@ fn ranks_of_two_threads_equal_twice_as_many_threads() {
 #[test]
 fn all_reduce_differs_by_rounding_alone() {
     let all_reduce = ScaleOutRecipe { reduction: Reduction::AllReduce, ..ScaleOutRecipe::default() };
-    // 52 steps of a float network, 13 per epoch. Adam divides a gradient by its own size, so it would make steps of rounding alone.
+    // 52 steps, 13 per epoch. Adam divides a gradient by its own size, so a difference by rounding could become a step of full size.
     let found = difference(
         &Job::float(all_reduce).epochs(4).gradient_descent().end(3),
         &Job::float(ScaleOutRecipe::default()).epochs(4).gradient_descent().end(3),
@@ -210,7 +210,7 @@ fn ranks_agree_on_the_best_epoch_and_so_does_a_resumed_run() {
     let whole = job.end(2);
     let scores: Vec<f64> = whole.progress.epochs.iter().map(EpochRecord::score).collect();
     let highest = scores.iter().copied().fold(0.0, f64::max);
-    // 90 samples over both ranks, and one more of either kind.
+    // 90 samples over both ranks, with one right and one wrong sample added.
     let right = (90.0 * highest + 1.0) / 92.0;
     let error = (right * (1.0 - right) / 92.0).sqrt();
     let latest = scores.iter().rposition(|score| *score >= highest - error).unwrap();

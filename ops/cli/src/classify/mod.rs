@@ -1,7 +1,7 @@
 //! `headwater classify`: photos through all tiers of a network in this process, without a broker.
 //!
-//! [`Whole`] gives the answers, and the tiers give the same ones, as `tests/all/distributed.rs` of the crate `inference` and the test
-//! `parity` check.
+//! The answers come from [`Whole`]. `tests/all/distributed.rs` of the crate `inference` and the test `parity` check that separate tiers
+//! give the same answers.
 
 mod table;
 
@@ -44,7 +44,7 @@ pub struct ClassifyArgs {
     /// Photos (PNG, JPEG, WebP), and folders of which every image is one. Rows come in this order.
     #[arg(required = true)]
     pub photos: Vec<PathBuf>,
-    /// Print a table with commas, its first line the names of the columns; so it is also without this flag.
+    /// Print a table with commas, with the names of the columns in the first line. This is the default.
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
     /// Print one JSON object on a line for each sample.
@@ -55,10 +55,10 @@ pub struct ClassifyArgs {
     pub policy: Option<PathBuf>,
 }
 
-/// Samples that run through the network together.
+/// Largest number of samples that run through the network at once.
 const BATCH: usize = 16;
 
-/// Classifies photos and prints a row for each sample. Returns whether every photo could be read.
+/// Classifies photos and prints a row for each sample. Returns true when every photo could be read.
 ///
 /// # Errors
 /// When the bundle or the policy cannot be used, or there are no photos; [`BadUsage`] for photos that do not fit the network's cameras.
@@ -92,7 +92,7 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<bool> {
     Ok(broken == 0)
 }
 
-/// The samples that the arguments name, for the cameras of a network. Says what is left out of the folders.
+/// The samples that the arguments name, for the cameras of a network. Prints what is left out of the folders.
 fn samples(args: &ClassifyArgs, network: &NetworkManifest) -> anyhow::Result<Vec<PhotoSample>> {
     let slots = usize::from(network.slots);
     let (photos, notes) = photos::list(&args.photos)?;
@@ -108,7 +108,7 @@ fn samples(args: &ClassifyArgs, network: &NetworkManifest) -> anyhow::Result<Vec
     Ok(photos::samples(photos, slots).map_err(|error| BadUsage(error.to_string()))?)
 }
 
-/// A network with all its sections, and what its answers mean.
+/// A network with all its sections, its policy and its manifest.
 struct Classifier<'a> {
     whole: Whole,
     policy: Policy,
@@ -116,7 +116,6 @@ struct Classifier<'a> {
 }
 
 impl<'a> Classifier<'a> {
-    /// A row for each sample.
     fn rows<'s>(&mut self, samples: &'s [PhotoSample]) -> anyhow::Result<Vec<Row<'s>>>
     where
         'a: 's,
@@ -152,7 +151,7 @@ impl<'a> Classifier<'a> {
     }
 }
 
-/// Views of a sample, and the faults of the photos that give none.
+/// Views of a sample, and the reasons why photos could not be read.
 struct ReadSample {
     views: Vec<Option<View>>,
     faults: Vec<String>,

@@ -3,7 +3,7 @@
 use headwater_protocol::{Exit, Undecided};
 use serde::Serialize;
 
-/// The answer to one sample. A sample of which no photo can be read has none.
+/// The row of one sample. If no photo of the sample can be read, the row has no answer.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Row<'a> {
     /// Photo, or name of a sample of several cameras.
@@ -16,13 +16,13 @@ pub(super) struct Row<'a> {
     pub(super) exit: Option<Exit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) undecided: Option<Undecided>,
-    /// Photos that cannot be read, with the reasons.
+    /// Photos that cannot be read, with the reasons; `None` if all can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     /// Probability of each class at the exit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) scores: Vec<f32>,
-    /// Photos that cannot be read.
+    /// Number of photos that cannot be read.
     #[serde(skip)]
     pub(super) broken_views: u32,
 }
@@ -30,7 +30,7 @@ pub(super) struct Row<'a> {
 /// Writer of rows, with commas or in JSON.
 pub(super) struct Table<'a> {
     pub(super) is_json: bool,
-    /// Whether control characters of names are escaped, as a terminal needs.
+    /// True when control characters of names are escaped, as a terminal needs.
     pub(super) is_terminal: bool,
     pub(super) labels: &'a [String],
 }

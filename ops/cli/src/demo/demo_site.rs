@@ -23,7 +23,6 @@ use crate::security_args::SecurityArgs;
 /// Longest wait for all services to find each other.
 pub(super) const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// The running services of the demo.
 pub(super) enum DemoSite {
     /// All services in this process.
     InProcess(Box<InProcessGroup>),
@@ -35,7 +34,7 @@ pub(super) enum DemoSite {
     },
 }
 
-/// Address of the broker that the arguments name; without one, of an embedded broker, which is returned too and must be kept.
+/// Address of the broker that the arguments name. If they name none, an embedded broker is started and returned; it ends when dropped.
 pub(super) fn broker(args: &DemoArgs) -> anyhow::Result<(Endpoint, Option<EmbeddedBroker>)> {
     if let Some(address) = &args.broker {
         return Ok((address.clone(), None));
@@ -45,7 +44,7 @@ pub(super) fn broker(args: &DemoArgs) -> anyhow::Result<(Endpoint, Option<Embedd
     Ok((broker.address(), Some(broker)))
 }
 
-/// Site, group and `QoS` of the demo, and its queues: long enough that `--rate max` sheds no view.
+/// Site, group and `QoS` of the demo, with queues long enough that `--rate max` sheds no view.
 pub(super) fn site_settings(args: &DemoArgs, broker: Endpoint) -> anyhow::Result<SiteSettings> {
     let mut settings = SiteSettings::new(SiteId::new("demo")?, GroupId::new("cameras")?, broker);
     settings.qos = if args.qos == 0 { QoS::AtMostOnce } else { QoS::AtLeastOnce };
@@ -54,7 +53,7 @@ pub(super) fn site_settings(args: &DemoArgs, broker: Endpoint) -> anyhow::Result
     Ok(settings)
 }
 
-/// Files of the operator in an enrolled site, by which the demo connects to the broker. No files without `--site-dir`.
+/// Certificate files of the operator in an enrolled site, with which the demo connects to the broker; none without `--site-dir`.
 pub(super) fn operator(args: &DemoArgs, group: &GroupId) -> SecurityArgs {
     let own = args.site_dir.as_ref().map(|folder| folder.join(group.as_str()).join("operator"));
     let file = |name: &str| own.as_ref().map(|own| own.join(name));
@@ -103,7 +102,8 @@ impl DemoSite {
         Ok(Self::Programs { group, folder })
     }
 
-    /// A program that ended without being killed, with its exit status. Services in this process do not end by themselves.
+    /// A program that ended without being killed, with its exit status; `None` if there is none. Services in this process do not end by
+    /// themselves.
     pub(super) fn ended(&mut self) -> Option<String> {
         match self {
             Self::InProcess(_) => None,

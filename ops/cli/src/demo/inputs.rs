@@ -1,4 +1,4 @@
-//! Bundle and frames of a run, in memory and as files for other programs.
+//! Bundle and frames of a run, in memory, and as files for the programs of the tiers.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,9 @@ use headwater_samples::{Part, Shape, catalogue};
 use crate::args::DemoArgs;
 use crate::{BadUsage, shipped};
 
-/// Most samples of a data set that become frames. A longer run repeats these frames.
+/// Largest number of samples of a data set that become frames. A longer run repeats these frames.
 const MAX_RECORDED: usize = 2000;
 
-/// Bundle and frames of a run.
 pub(super) struct Inputs {
     pub(super) bundle: Arc<Bundle>,
     pub(super) frames: Arc<Archive>,
@@ -25,7 +24,7 @@ pub(super) struct Inputs {
     pub(super) frames_origin: Origin,
 }
 
-/// Source of an input: a file, or bytes in memory.
+/// Origin of a bundle or of frames: a file, or bytes in memory.
 pub(super) enum Origin {
     File(PathBuf),
     Memory(Cow<'static, [u8]>),
@@ -69,7 +68,7 @@ fn test_part(name: &str, dir: &Path, bundle: &Bundle) -> anyhow::Result<Vec<u8>>
 }
 
 impl Origin {
-    /// Path of a file with the input. An input in memory is first written to `path`.
+    /// Path of a file with the bundle or the frames. Bytes in memory are first written to `path`.
     pub(super) fn file(&self, path: &Path) -> anyhow::Result<PathBuf> {
         match self {
             Self::File(path) => {

@@ -35,7 +35,7 @@ pub struct DemoReport {
     pub degraded: BTreeMap<Degraded, u64>,
     /// Samples that were dropped, by reason.
     pub dropped: BTreeMap<Dropped, u64>,
-    /// Messages that the devices sent for views: summaries, inputs and decisions. `bytes` are averages over these.
+    /// Number of answers `summary`, `input` and `decided` that the devices sent: one for each view. `bytes` are averages over these.
     pub views: u64,
     /// Pairs of sample and slot without a view, because the device was down, late or refused; decided samples only.
     pub missing: u64,
@@ -98,7 +98,6 @@ impl DemoReport {
     }
 }
 
-/// Samples that left at one exit.
 #[derive(Default)]
 struct ExitSamples {
     right: u64,
@@ -158,7 +157,7 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
-/// Average bytes per view, that is for each sample and device that sees the sample; only `cloud` is per sample.
+/// Average bytes per view: per sample and device that sees the sample. Only `cloud` is per sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BytesReport {
     /// Size of the uncompressed pixels.
@@ -184,7 +183,7 @@ const QUALITY: u8 = 75;
 
 /// Mean sizes of all views of an archive as pixels, JPEG and lossy WebP. Broken frames do not count.
 ///
-/// Called before the run, since encoding would slow the run down.
+/// The caller calls this before the run, since encoding would slow the run down.
 ///
 /// # Errors
 /// When an encoder refuses a view.

@@ -18,7 +18,7 @@ use crate::progress::{Progress, waiting};
 
 /// Longest wait for the broker to accept the demo.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// Time between two checks whether a program has ended by itself.
+/// Time between two checks for programs that have ended by themselves.
 const END_POLL: Duration = Duration::from_millis(250);
 /// Ids kept free below a run's first id for trial samples: four a second, for up to [`READY_LIMIT`].
 const TRIAL_IDS: u64 = 500;
@@ -53,7 +53,7 @@ pub(super) async fn run(args: &DemoArgs, inputs: &Inputs, policy: Policy) -> any
     let mut services = DemoSite::start(args, site, inputs, policy).await?;
     let frame_count = inputs.frames.len() as u64;
     let first = first_sample(frame_count, args.broker.is_some());
-    // Programs cannot be asked whether they have found each other: they have when a trial sample is decided with every view.
+    // Programs cannot be asked whether they have found each other. A trial sample that is decided with every view shows that they have.
     if let DemoSite::Programs { .. } = services {
         client.wait_limit = READY_LIMIT;
         let trial = SampleId(first.0 - TRIAL_IDS);
@@ -85,13 +85,13 @@ struct Run<'a> {
     client: GroupClient,
     first: SampleId,
     triggered: u64,
-    /// Kills that are still due, the next one last.
+    /// Kills that are still due, in reverse order of time.
     kills: Vec<Kill>,
     lost_after: Duration,
     start: Instant,
     /// Samples without a decision or drop when the last event was recorded.
     unsettled: u64,
-    /// When a sample was last triggered, decided or dropped.
+    /// Time at which a sample was last triggered, decided or dropped.
     last_change: Instant,
     progress: Progress,
 }
@@ -202,8 +202,8 @@ impl<'a> Run<'a> {
 const YEAR_2025_S: u64 = 1_735_689_600;
 
 /// First id of a run: a multiple of the number of frames, so that the run begins with the first frame. An embedded broker knows no earlier
-/// run, so ids are small and take few bytes. At a broker that is shared, the upper bits are the seconds since 2025: each run has higher ids
-/// than the runs before, if these triggered at most 2^13 (8,192) samples a second. An id takes six bytes until 2042.
+/// run, so ids are small and take few bytes. At a shared broker the upper bits are the seconds since 2025: each run has higher ids than
+/// earlier runs, if these triggered at most 2^13 (8,192) samples a second. An id takes six bytes until 2042.
 fn first_sample(frames: u64, is_foreign_broker: bool) -> SampleId {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let by_clock = since_1970.saturating_sub(YEAR_2025_S) << 13;

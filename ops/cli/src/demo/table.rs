@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use super::report::{BytesReport, DemoReport, STAGES, share};
 use crate::named;
 
-/// Shows a report as a table.
+/// A report that is shown as a table.
 pub struct Table<'a>(pub &'a DemoReport);
 
 impl Display for Table<'_> {

@@ -1,4 +1,4 @@
-//! The broker's answer to each member of a tier: the connection, the broker's limits, and its access rules.
+//! Findings about the broker, for each member of a tier: the connection, the limits of the broker, and its access rules.
 
 use headwater_inference::bundle::Networks;
 use headwater_link::{BrokerLimits, BrokerNeeds, ConnectFailure, RefusedSubscription, Shortcoming};
@@ -9,7 +9,6 @@ use super::facts::Facts;
 use super::tier::{Member, MemberRole, Tier, TierNetworks};
 use headwater_settings::{Finding, expiry, split_advice};
 
-/// Judges the broker of a tier.
 pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
     let Some(broker) = &tier.broker else { return Vec::new() };
     let address = broker.address.to_string();
@@ -22,7 +21,7 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     for (index, member) in tier.members.iter().enumerate() {
         let check = tier.check_name("broker", member);
         match facts.brokers.get(index).and_then(Option::as_ref) {
-            // This member was not probed: the checks of settings and files say why.
+            // This member was not probed; the findings about settings and files give the reason.
             None => {}
             Some(Err(failure)) => findings.push(refused(&check, &address, failure)),
             Some(Ok(probe)) => {
@@ -44,8 +43,8 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     findings
 }
 
-/// What a member needs of its broker. Without a network: results of as many slots as there can be, and no binary messages, whose size is not
-/// known.
+/// The limits of the broker that a member needs. Without a network they are for results of as many slots as there can be; binary messages
+/// do not count then, since their size is not known.
 fn needs(role: &MemberRole, has_details: bool, networks: Option<&Networks>) -> BrokerNeeds {
     let is_leader = *role == MemberRole::Leader;
     let PacketSizes { usual, rare } = match networks {
@@ -86,7 +85,7 @@ fn refused(check: &str, address: &str, failure: &ConnectFailure) -> Finding {
                 reason,
                 "compare `tls.authority_file` with the authority of the broker's certificate",
             );
-            // The link's advice does not name our command that renews the certificate.
+            // The advice `RENEW` does not name the command that renews the certificate.
             fail(found.into(), if advice == RENEW { RENEW_BROKER } else { advice })
         }
         ConnectFailure::Later(reason) => {
@@ -102,7 +101,7 @@ fn refused(check: &str, address: &str, failure: &ConnectFailure) -> Finding {
     }
 }
 
-/// Advice of the link if the other end's certificate has expired.
+/// Advice of the crate `link` if the certificate of the other end has expired.
 pub(super) const RENEW: &str = "renew it";
 
 const RENEW_BROKER: &str = "renew the certificate of the broker: `headwater enroll renew broker`, copy the new files to its machine, then \
@@ -111,7 +110,6 @@ const RENEW_BROKER: &str = "renew the certificate of the broker: `headwater enro
 const ALLOW: &str =
     "allow it in the broker's access rules (Mosquitto: acl_file; `headwater enroll` writes one)";
 
-/// Checks the limits that the broker announces.
 fn limits(check: &str, limits: &BrokerLimits, needs: &BrokerNeeds) -> Vec<Finding> {
     let finding = |Shortcoming { found, advice, stops }| match stops {
         true => Finding::fail(check, found, &advice),
@@ -132,9 +130,11 @@ fn limits(check: &str, limits: &BrokerLimits, needs: &BrokerNeeds) -> Vec<Findin
     findings
 }
 
-/// Findings for subscriptions that the broker refuses. Mosquitto accepts forbidden subscriptions and delivers nothing: none is seen here.
+/// Findings for subscriptions that the broker refuses. Mosquitto accepts forbidden subscriptions and delivers nothing, so there are none
+/// for Mosquitto.
 fn rules(check: &str, member: &Member, refused: &[RefusedSubscription]) -> Vec<Finding> {
-    // Only a leader subscribes to claims. For other members the doctor does, to read the leader's clock: a refusal does not matter.
+    // Only a leader needs the subscription to claims. For other members the doctor subscribes to read the leader's clock, so a refusal does
+    // not matter.
     let claims = Topics::new(&member.site, &member.group).name(&Topic::Leader);
     let needed = refused.iter().filter(|own| member.role == MemberRole::Leader || own.filter != claims);
     needed

@@ -1,4 +1,4 @@
-//! The cloud service that an aggregator asks: whether it answers, its models, and its networks.
+//! Findings about the cloud service that an aggregator asks: its answer, its models and its networks.
 
 use headwater_inference::bundle::Networks;
 use headwater_protocol::NetworkId;
@@ -12,7 +12,6 @@ use super::networks::{SAME_BUNDLE, ids, names};
 use super::tier::{Tier, TierNetworks, TierSettings};
 use headwater_settings::{Finding, expiry, split_advice};
 
-/// Checks the cloud service of an aggregator.
 pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<Finding> {
     let TierSettings::Aggregator(loaded) = &tier.settings else { return Vec::new() };
     let Some(CloudFacts { url, ready, models }) = &facts.cloud else {
@@ -51,7 +50,7 @@ pub(super) fn check(tier: &Tier, networks: &TierNetworks, facts: &Facts) -> Vec<
     findings
 }
 
-/// The finding for a cloud service that gave no answer. Says so if the scheme of `cloud.url` may be the wrong one of `http` and `https`.
+/// The finding for a cloud service that gave no answer. The advice names the other scheme, `http` or `https`, if it may be the right one.
 fn no_answer(url: &Endpoint, reason: &str) -> Finding {
     const OTHER_PROTOCOL: [&str; 4] =
         ["invalid HTTP", "before message completed", "reset by peer", "corrupt message"];
@@ -128,7 +127,7 @@ fn served(body: &[u8]) -> Vec<NetworkId> {
     parameters.into_iter().filter_map(|id| serde_json::from_value(id).ok()).collect()
 }
 
-/// Reason in the body of a refusal, at most 300 characters.
+/// Reason in the body of a refusal, at most 300 characters; a fixed text if the body has none.
 fn reason(answer: &Answer) -> String {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     body["error"].as_str().unwrap_or("no reason is given").chars().take(300).collect()

@@ -1,4 +1,4 @@
-//! Answers of brokers, clouds and running programs. Every wait has a limit; that something does not answer is a fact too.
+//! Answers of brokers, clouds and running programs. Every wait has a limit; a missing answer is recorded with its reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use tokio::time::timeout;
 use super::http::{Answer, get, own_address};
 use super::tier::{Member, Tier, TierSettings};
 
-/// What a tier's broker, cloud and own admin port answered.
+/// Answers of the broker, the cloud and the admin port of a tier.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// The broker's answer to each member; `None` for a member whose settings or files cannot be used.
+    /// The broker's answer to each member; `None` for a member whose settings or files cannot be used, or whose probe panicked.
     pub(super) brokers: Vec<Option<Result<BrokerProbe, ConnectFailure>>>,
     /// The cloud service of an aggregator; `None` if the settings name none.
     pub(super) cloud: Option<CloudFacts>,
-    /// Address of the tier's admin port, and its answer to `GET /status` or the reason why there is none; `None` if the settings name no port.
+    /// Address of the tier's admin port, and its answer to `GET /status` or the reason why there is none; `None` if the settings name no port
+    /// or port 0.
     pub(super) admin: Option<(Endpoint, Result<Answer, String>)>,
 }
 
@@ -88,7 +89,7 @@ async fn ask_cloud(tier: &Tier, limit: Duration) -> Option<CloudFacts> {
             (name, answer)
         })
     };
-    // A cloud that gives no answer is asked once.
+    // A cloud that does not answer the first question is not asked about its models.
     let asked: Vec<_> = names.into_iter().filter(|_| ready.is_ok()).map(ask).collect();
     let mut models = Vec::new();
     for answer in asked {

@@ -1,4 +1,4 @@
-//! One HTTP GET with a limit of time and bytes. The answer comes with the server's certificate and clock.
+//! One HTTP GET with a limit of time and bytes. The answer has the certificate and the clock of the server.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,14 +18,13 @@ use tokio::time::timeout;
 /// Largest body that is read, bytes: the status of an aggregator with 50 groups is under 1 MB.
 const MAX_BODY_BYTES: usize = 8 << 20;
 
-/// Answer of a server to a GET.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Bytes,
     /// The server's certificate; `None` without TLS.
     pub(super) certificate: Option<Certificate>,
-    /// Header `Date`: the server's clock, in whole seconds.
+    /// Header `Date`: the server's clock, in whole seconds; `None` if the header is missing or cannot be read.
     pub(super) date: Option<OffsetDateTime>,
     /// This machine's clock when the head of the answer came.
     pub(super) received: OffsetDateTime,
@@ -50,10 +49,10 @@ pub(super) async fn get(
     asked.await.unwrap_or_else(|_| Err(format!("{SILENT}: no answer within {} s", limit.as_secs_f32())))
 }
 
-/// Beginning of the reason if a server accepts the connection and sends nothing in time.
+/// Beginning of the reason text when a server accepts the connection and does not answer in time.
 const SILENT: &str = "it takes the connection and says nothing";
 
-/// Whether a server took the connection and did not answer.
+/// Returns true for the reason of a server that accepted the connection and did not answer.
 pub(super) fn is_silent(reason: &str) -> bool {
     reason.starts_with(SILENT)
 }
@@ -86,7 +85,7 @@ async fn ask(
     tokio::select! {
         biased;
         answer = &mut exchange => answer,
-        // The connection has ended; the answer may have arrived before and is read.
+        // The connection has ended; an answer that arrived before is still read.
         _ = driver => exchange.await,
     }
 }
@@ -109,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than any answer over loopback takes on a busy machine.
+    /// Limit that no answer over loopback reaches, even on a busy machine.
     const LIMIT: Duration = Duration::from_secs(20);
 
     /// Answers one request with these headers, and returns what [`get`] read.

@@ -1,4 +1,4 @@
-//! This machine: its clock, compared with other clocks that are known, its processor, and the user who runs the doctor.
+//! Findings about this machine: its clock, compared with other known clocks, its processor, and the user who runs the doctor.
 
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -15,25 +15,23 @@ use super::http::Answer;
 use super::tier::{Tier, TierSettings};
 use headwater_settings::Finding;
 
-/// Name of the check of the clock.
 const CLOCK: &str = "clock";
 
-/// First second of 2024. A clock before that was never set, or lost its time.
+/// First second of 2024. A clock that shows an earlier time was never set, or lost its time.
 const EARLIEST_UNIX_S: i64 = 1_704_067_200;
 
 /// Difference above which a clock gets a warning although nothing breaks, ms.
 const NOTABLE_MS: f64 = 2_000.0;
 
-/// Another clock, and the smallest difference from it that fits its precision.
+/// Another clock, and the smallest difference from this machine's clock that the precision of the other clock allows.
 struct Reference {
     name: String,
-    /// This machine's clock minus the other one, ms; 0 if they may be equal.
+    /// This machine's clock minus the other clock, ms; 0 if they may be equal.
     ahead_ms: f64,
-    /// Whether the other clock is certainly this machine's own clock.
+    /// True when the other clock is certainly this machine's own clock.
     is_this_machine: bool,
 }
 
-/// Checks clock, processor and user.
 pub(super) fn check(tiers: &[(&Tier, &Facts)]) -> Vec<Finding> {
     let now = OffsetDateTime::from(SystemTime::now());
     let mut findings = clock(now, &references(tiers), allowed_ms(tiers));
@@ -51,7 +49,8 @@ pub(super) fn check(tiers: &[(&Tier, &Facts)]) -> Vec<Finding> {
     findings
 }
 
-/// Smallest clock difference that stops something, ms: a quarter of a device's period, or the difference up to which a leader accepts ids.
+/// Smallest clock difference at which samples are refused, ms: a quarter of a device's period, or the difference up to which a leader
+/// accepts ids. `None` if no tier has such a limit.
 fn allowed_ms(tiers: &[(&Tier, &Facts)]) -> Option<f64> {
     let limits = tiers.iter().flat_map(|(tier, _)| match &tier.settings {
         TierSettings::Device(settings) => {
@@ -107,8 +106,8 @@ fn clock(now: OffsetDateTime, references: &[Reference], allowed_ms: Option<f64>)
     }]
 }
 
-/// Clocks of clouds and leaders, which may be on other machines. If none is certainly elsewhere, times at which settings files were
-/// written: a clock that is behind such a time was set back, or lost its time.
+/// Clocks of clouds and leaders, which may be on other machines. If all of these are on this machine, the times at which settings files
+/// were written count too: a clock that is behind such a time was set back, or lost its time.
 fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
     let mut all = Vec::new();
     for (tier, facts) in tiers {
@@ -130,12 +129,12 @@ fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
             let claims = claims.filter_map(|message| LeaderClaim::read(&message.payload).ok());
             let up = claims.filter(|claim| claim.state == DeviceState::Up);
             let since = up.filter_map(|claim| OffsetDateTime::parse(&claim.since, &Rfc3339).ok());
-            // The leader made its claim before now. If the claim's time is still to come by this clock, the leader's clock is ahead.
+            // The leader made the claim before now. If the time of the claim is in the future of this clock, this clock is behind the leader's.
             let name = format!("the leader of {}, which leads since then", member.group);
             all.extend(since.filter_map(|since| behind(&name, since)));
         }
     }
-    // A program on this machine has the same clock, so it does not show whether the clock is right.
+    // A program on this machine has the same clock, and so cannot show that the clock is wrong.
     if all.iter().all(|reference| reference.is_this_machine) {
         let written = tiers.iter().filter_map(|(tier, _)| {
             let written = std::fs::metadata(&tier.file).and_then(|file| file.modified()).ok()?;
@@ -146,22 +145,22 @@ fn references(tiers: &[(&Tier, &Facts)]) -> Vec<Reference> {
     all
 }
 
-/// A clock that wrote `time`, if `time` is in the future here, so that this machine's clock is behind; `None` if `time` has passed.
+/// Reference to a clock that wrote `time`, if `time` is in the future of this machine's clock; `None` if `time` has passed.
 fn behind(name: &str, time: OffsetDateTime) -> Option<Reference> {
     let ahead_ms = (OffsetDateTime::from(SystemTime::now()) - time).as_seconds_f64() * 1000.0;
     (ahead_ms < 0.0).then(|| Reference { name: name.to_owned(), ahead_ms, is_this_machine: false })
 }
 
-/// Whether a host is certainly this machine.
+/// Returns true for the name `localhost` and for loopback addresses.
 fn is_this_machine(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// This machine's clock minus the clock of the server that answered, ms. The server wrote `time` between question and receipt, and its
-/// clock was up to `precision_ms` later than `time`.
+/// This machine's clock minus the clock of the server that answered, ms. The server wrote `time` between the request and its receipt here;
+/// the server's clock was up to `precision_ms` later than `time`.
 fn ahead_ms(answer: &Answer, time: OffsetDateTime, precision_ms: f64) -> f64 {
     let received = (answer.received - time).as_seconds_f64() * 1000.0;
-    // The smallest difference that is possible.
+    // Of all possible differences the one nearest to 0 is taken.
     0.0_f64.clamp(received - answer.took.as_secs_f64() * 1000.0 - precision_ms, received)
 }
 

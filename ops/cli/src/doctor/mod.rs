@@ -45,7 +45,7 @@ Each line: ok, warn or fail, what was looked at, what was found, what to do. The
 environment of a service. It publishes nothing and ends nobody's connection.
 Exit codes: 0 no fail, 1 a fail, 2 bad usage.")]
 pub struct DoctorArgs {
-    /// Settings file of a device on this machine. May be given several times. Without any file: those in /etc/headwater that are there.
+    /// Settings file of a device on this machine. May be given several times. Without any file: the files in /etc/headwater that exist.
     #[arg(long, value_name = "FILE")]
     pub device: Vec<PathBuf>,
     /// Settings file of the aggregator on this machine.
@@ -54,7 +54,7 @@ pub struct DoctorArgs {
     /// Settings file of the cloud service on this machine.
     #[arg(long, value_name = "FILE")]
     pub cloud: Option<PathBuf>,
-    /// Folder of a site that `headwater enroll` made: looks for what an interrupted command left, and for certificates that end soon.
+    /// Folder of a site that `headwater enroll` made: looks for files that an interrupted command left, and for certificates that end soon.
     #[arg(long, value_name = "DIR")]
     pub site_dir: Option<PathBuf>,
     /// Print one JSON object.
@@ -71,7 +71,7 @@ pub struct DoctorArgs {
 /// Longest time to check the files of one tier and to load its sections.
 const READ_LIMIT: Duration = Duration::from_secs(60);
 
-/// Looks for mistakes and prints the findings. Returns whether no finding is a fail.
+/// Looks for mistakes and prints the findings. Returns true when no finding is a fail.
 ///
 /// # Errors
 /// [`BadUsage`] without a settings file, and a standard output that cannot be written.
@@ -81,7 +81,7 @@ pub fn run(args: &DoctorArgs) -> Result<bool> {
     let runtime = runtime.context("starting the runtime")?;
     let diagnosis =
         runtime.block_on(diagnose(files, args.site_dir.clone(), Duration::from_secs(args.timeout_s)));
-    // Threads that still read a file are not waited for.
+    // The shutdown does not wait for threads that still read a file.
     runtime.shutdown_background();
     crate::print(&if args.json { diagnosis.json() } else { diagnosis.text() })?;
     Ok(diagnosis.count(Level::Fail) == 0)
@@ -115,7 +115,6 @@ fn files(args: &DoctorArgs, exists: impl Fn(&str) -> bool) -> Result<Vec<(TierKi
     Ok(found)
 }
 
-/// A tier with its networks and answers.
 struct Examined {
     tier: Arc<Tier>,
     networks: TierNetworks,
@@ -191,7 +190,7 @@ fn broken(error: &JoinError) -> Finding {
     Finding::fail("doctor", error.to_string(), "please report this fault of the doctor")
 }
 
-/// Checks one tier: asks others and reads the tier's files at the same time.
+/// Checks one tier: asks broker, cloud and admin port, and reads the tier's files at the same time.
 async fn examine(tier: Arc<Tier>, limit: Duration) -> (Examined, Vec<Finding>) {
     let asking = tokio::spawn(gather(Arc::clone(&tier), limit));
     let reading = Arc::clone(&tier);
@@ -219,7 +218,7 @@ async fn examine(tier: Arc<Tier>, limit: Duration) -> (Examined, Vec<Finding>) {
     }
 }
 
-/// Says in each finding about a missing file with a relative path from which folder that path starts.
+/// Adds the working directory to the advice of each finding about a missing file with a relative path.
 fn name_working_directory(findings: &mut [Finding]) {
     let Ok(folder) = std::env::current_dir() else { return };
     for Finding { found, advice, .. } in findings {

@@ -1,4 +1,4 @@
-//! Networks: whether tiers that work together have the same ones.
+//! Comparison of the networks of tiers that work together.
 
 use headwater_inference::bundle::Networks;
 use headwater_protocol::NetworkId;
@@ -56,7 +56,7 @@ pub(super) fn compare(tiers: &[(&Tier, &TierNetworks)]) -> Vec<(usize, Finding)>
     findings
 }
 
-/// Ids of the current network and, if there is one, of the next.
+/// Ids of the current network and of the next network, if there is one.
 pub(super) fn ids(networks: &Networks) -> Vec<NetworkId> {
     networks.bundles().iter().map(|(_, bundle)| bundle.network_id()).collect()
 }

@@ -1,4 +1,4 @@
-//! Reads a program's page `/status`. Texts from the page are shortened before a finding repeats them.
+//! The page `/status` of a running program. Texts from the page are shortened before a finding repeats them.
 
 use headwater_protocol::status::{AggregatorStatus, CloudStatus, DeviceStatus, GroupStatus, StatusPage};
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use super::tier::TierKind;
 /// Longest text of a page that a finding repeats, in characters.
 const MAX_CHARS: usize = 300;
 
-/// A page of which only the fields that all tiers share are read; the fields of its own tier are still JSON.
+/// A page of which only the fields that all tiers share are read; the other fields are still JSON.
 pub(super) type AnyPage = StatusPage<Map<String, Value>>;
 
 /// The part of a page that differs from tier to tier.
@@ -19,7 +19,6 @@ pub(super) enum OwnStatus {
     Cloud(CloudStatus),
 }
 
-/// A page that was read.
 pub(super) type Page = StatusPage<OwnStatus>;
 
 /// Reads the part of a page that belongs to a tier of this kind; an error says why it has another form.

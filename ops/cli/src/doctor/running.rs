@@ -1,4 +1,4 @@
-//! The running program of a tier, by its page `/status`: whether it is ready, its version, and its links to broker and cloud.
+//! Findings about the running program of a tier, from its page `/status`: readiness, version, and links to broker and cloud.
 
 use headwater_end_device::{CaptureWord, SourceWord};
 use headwater_protocol::PolicyId;
@@ -50,10 +50,9 @@ pub(super) fn check(
     findings
 }
 
-/// Name of the checks of the program itself.
 const RUNNING: &str = "running";
 
-/// The page of the program of these settings; otherwise the finding that it does not run, hangs, or is another one.
+/// The page of the program of these settings; otherwise the finding that the program does not run, hangs, or is another program.
 fn program(tier: &Tier, facts: &Facts) -> Result<Page, Finding> {
     let (program, file) = (tier.kind.program(), tier.file.display());
     let fail = |found: String, advice: &str| Finding::fail(RUNNING, found, advice);
@@ -99,7 +98,7 @@ fn program(tier: &Tier, facts: &Facts) -> Result<Page, Finding> {
     }
 }
 
-/// Whether the program is ready, and a finding about another version.
+/// The finding about the readiness of the program, and one if its version is not the doctor's.
 fn readiness(tier: &Tier, page: &Page) -> Vec<Finding> {
     let (program, version, own) = (tier.kind.program(), clipped(&page.version), env!("CARGO_PKG_VERSION"));
     let found = format!("{program} {version}, up for {} s", page.uptime_s);
@@ -122,7 +121,8 @@ fn readiness(tier: &Tier, page: &Page) -> Vec<Finding> {
     findings
 }
 
-/// Compares the names in the settings with the names on the page. `None` if they are equal or the page has none.
+/// Compares the names in the settings with the names on the page. `None` if they agree, for an aggregator in at least one group, or if
+/// the page has none.
 fn other_names(tier: &Tier, page: &Page) -> Option<String> {
     let differs = |expected: String, found: String| {
         (expected != found).then(|| format!("expected {expected}, found {found}"))
@@ -158,7 +158,7 @@ const PERIODS_WITHOUT_FRAME: f64 = 3.0;
 /// Seconds after which a finding names a camera that has had no frame, if the device captures without a period.
 const S_WITHOUT_FRAME: f64 = 10.0;
 
-/// A device that runs and has had no frame yet, or whose camera is frozen, dark or covered.
+/// The finding for a device that has had no frame, or whose camera is frozen, dark or covered; otherwise `None`.
 fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
     let (TierSettings::Device(settings), OwnStatus::Device(own)) = (&tier.settings, &page.own) else {
         return None;
@@ -193,7 +193,7 @@ fn frames(tier: &Tier, page: &Page) -> Option<Finding> {
     })
 }
 
-/// A device that does not answer the latest trigger.
+/// The finding for a device that refused the latest trigger; otherwise `None`.
 fn refused_trigger(page: &Page) -> Option<Finding> {
     let OwnStatus::Device(own) = &page.own else { return None };
     let reason = own.captures.refused_trigger.as_ref()?;
@@ -201,7 +201,6 @@ fn refused_trigger(page: &Page) -> Option<Finding> {
     Some(Finding::warn("triggers", found, "go on from the newest sample; the reason says what else helps"))
 }
 
-/// Checks the links of the running program to broker and cloud.
 fn links(page: &Page) -> Vec<Finding> {
     let mut findings = Vec::new();
     let groups = groups(Some(page));
@@ -273,7 +272,7 @@ mod tests {
     const DEVICE: &str = "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-0\"\nslot = 0\nbundle = \"a.hwb\"\n\
                           capture = \"clock\"\nperiod_ms = 2000\n[source]\nkind = \"http\"\n[source.http]\nurl = \"http://cam.local/snap\"\n";
 
-    /// The page of a running program in which these fields of its own part are changed.
+    /// The page of a running program, with these changes to the fields of its tier.
     fn page(kind: TierKind, changes: &[(&str, Value)]) -> Page {
         let common = json!({
             "schema": 1, "program": kind.program(), "version": "0.1.0", "time": "2026-01-01T00:00:00.000Z", "uptime_s": 9, "live": true,

@@ -1,4 +1,4 @@
-//! A group of the running program, by its page `/status`: its state, its policy, and every device that is not up.
+//! Findings about a group of the running program, from its page `/status`: state, policy, and every device that is not up.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::page::{because, clipped};
 use super::tier::{Member, MemberRole, Tier};
 use headwater_settings::Finding;
 
-/// Checks whether a group works: it has not failed, it has a leader, and its journal has room.
+/// Findings for a group that has failed or waits for a silent leader, whose journal is full, or that has an unconfirmed trigger.
 pub(super) fn state(group: &GroupStatus) -> Vec<Finding> {
     let GroupStatus { group: name, state, reason, .. } = group;
     let failed = match state {
@@ -56,7 +56,7 @@ pub(super) fn state(group: &GroupStatus) -> Vec<Finding> {
     failed.into_iter().chain(full).chain(far).collect()
 }
 
-/// The finding for a leader that waits while another one leads and alone knows the devices. `None` if this leader does not wait.
+/// The finding for a leader that waits while another leader leads, which alone knows the devices. `None` if this leader does not wait.
 pub(super) fn waits(group: &GroupStatus) -> Option<Finding> {
     let state = match group.state {
         Some(GroupState::Waiting) => "waiting",
@@ -71,7 +71,7 @@ pub(super) fn waits(group: &GroupStatus) -> Option<Finding> {
     Some(Finding::ok("devices", found))
 }
 
-/// Whether a group on the page is the member's group.
+/// Returns true when a group on the page is the member's group.
 pub(super) fn is_of(member: &Member, group: &GroupStatus) -> bool {
     group.group == member.group && group.site == member.site
 }
@@ -123,7 +123,7 @@ pub(super) fn devices(group: &GroupStatus) -> Vec<Finding> {
     findings
 }
 
-/// Whether a device in this state is a fail, and what to do; `None` for a device that is up.
+/// True for a fail, false for a warning, and the advice for a device in this state; `None` for a device that is up.
 fn advice(state: ReportedState) -> Option<(bool, &'static str)> {
     Some(match state {
         ReportedState::Up => return None,
@@ -156,7 +156,7 @@ const ADVICE_DOWN: &str = "start it; on its machine its log and `headwater docto
 pub(super) const ADVICE_FROZEN: &str = "look at the picture of the camera: restart a frozen one, uncover or light the others; a scene \
                                         that is meant to be still or dark needs other `source.frozen_frames`";
 
-/// Devices whose retained messages at the broker name a fault, for a leader without a page.
+/// Findings for devices whose retained messages at the broker name a fault; used when the page of the leader is missing.
 pub(super) fn retained_devices(
     member: &Member,
     facts: &Facts,

@@ -1,4 +1,4 @@
-//! The folder that `headwater enroll` made: what an interrupted command left, and certificates that end soon.
+//! Findings about the folder that `headwater enroll` made: remains of an interrupted command, and certificates that end soon.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use headwater_settings::{Finding, expiry};
 
-/// Checks the folder of a site. If another command keeps it locked beyond `limit`, the finding says so.
+/// Checks the folder of a site. If another command holds the lock of the folder longer than `limit`, the only finding says so.
 pub(super) async fn check(folder: PathBuf, limit: Duration) -> Vec<Finding> {
     let shown = folder.display().to_string();
     let opened = timeout(limit, spawn_blocking(move || judge(&folder))).await;

@@ -14,7 +14,6 @@ use headwater_protocol::{DeviceId, GroupId, PolicyId, SiteId, Topic, Topics};
 use headwater_settings::{BrokerSettings, Finding, SecuritySettings, Sources, Stop, TlsSettings, load};
 use headwater_transport::BrokerAccess;
 
-/// Kind of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TierKind {
     Device,
@@ -23,10 +22,9 @@ pub(super) enum TierKind {
 }
 
 impl TierKind {
-    /// Every kind.
     pub(super) const ALL: [Self; 3] = [Self::Device, Self::Aggregator, Self::Cloud];
 
-    /// Name of the tier in the report: that of its program without `headwater-`.
+    /// Name of the tier in the report; `headwater-` and this name are the name of the program.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -35,7 +33,6 @@ impl TierKind {
         }
     }
 
-    /// Name of the program.
     pub(super) fn program(self) -> String {
         format!("headwater-{}", self.name())
     }
@@ -55,7 +52,6 @@ impl TierKind {
     }
 }
 
-/// A tier with its settings.
 pub(super) struct Tier {
     pub(super) kind: TierKind,
     pub(super) file: PathBuf,
@@ -64,13 +60,12 @@ pub(super) struct Tier {
     pub(super) security: SecuritySettings,
     /// Address of the admin port; `None` if the settings name none.
     pub(super) admin: Option<SocketAddr>,
-    /// The broker; `None` for the cloud, which has none.
+    /// The broker; `None` for the cloud.
     pub(super) broker: Option<BrokerSettings>,
     /// The groups in which the tier takes part: one for a device, any number for an aggregator, none for the cloud.
     pub(super) members: Vec<Member>,
 }
 
-/// Settings of a tier.
 pub(super) enum TierSettings {
     Device(Box<DeviceSettings>),
     Aggregator(Box<AggregatorSettings>),
@@ -82,7 +77,6 @@ pub(super) struct Member {
     pub(super) site: SiteId,
     pub(super) group: GroupId,
     pub(super) role: MemberRole,
-    /// Whether the results of a leader have details.
     pub(super) has_details: bool,
     /// Filters to which the program of this member subscribes.
     pub(super) subscriptions: Vec<String>,
@@ -90,7 +84,6 @@ pub(super) struct Member {
     pub(super) tls: TlsSettings,
 }
 
-/// What the tier is in the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MemberRole {
     Device(DeviceId),
@@ -99,8 +92,8 @@ pub(super) enum MemberRole {
 }
 
 impl Tier {
-    /// Reads a settings file: one tier, or a device for each table `[[devices]]`. Variables of the environment, which a program would read
-    /// too, are not read.
+    /// Reads a settings file: one tier, or a device for each table `[[devices]]`. Environment variables, which the program of the tier would
+    /// read too, are not read.
     ///
     /// # Errors
     /// Every mistake in the file.
@@ -221,7 +214,7 @@ impl Member {
     pub(super) fn link(&self, access: BrokerAccess, client_id: String, limit_ms: u64) -> LinkConfig {
         let mut config = LinkConfig::new(access, client_id);
         config.connect_timeout_ms = limit_ms;
-        // A claim tells the leader's clock. `QoS` 0 suffices: access rules do not depend on the `QoS`, and nothing need be acknowledged.
+        // The claim has a time of the leader's clock. `QoS` 0 suffices: access rules do not depend on the `QoS`, and nothing need be acknowledged.
         let claim = Topics::new(&self.site, &self.group).name(&Topic::Leader);
         let claim = Some(claim).filter(|claim| !self.subscriptions.contains(claim));
         let filters = self.subscriptions.iter().cloned().chain(claim);

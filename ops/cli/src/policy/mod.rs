@@ -86,16 +86,16 @@ struct SendArgs {
     /// The group.
     #[arg(long, value_name = "NAME")]
     group: GroupId,
-    /// Name under which the broker lets this client send commands: that of its certificate.
+    /// Name under which the broker lets this client send commands: the name in its certificate.
     #[arg(long, value_name = "NAME", default_value = "operator")]
     member: MemberName,
-    /// Id of the policy that the change is for; without it the one in effect.
+    /// Id of the policy that the change is for; the policy in effect by default.
     #[arg(long, value_name = "ID")]
     replaces: Option<PolicyId>,
-    /// Let plans in again, which an operator's change keeps out.
+    /// Allow plans again, which the leader refuses after an operator's change.
     #[arg(long, conflicts_with_all = ["values", "plan"])]
     release: bool,
-    /// Send the change as a plan: it is refused while an operator's holds, and pins nothing.
+    /// Send the change as a plan: it is refused while an operator's change holds, and keeps no later plan out.
     #[arg(long)]
     plan: bool,
     /// Reason, for the leader's audit file.
@@ -121,7 +121,7 @@ pub fn run(args: &PolicyArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Reads the text of a policy file. The callers treat a mistake in the text differently: as bad usage.
+/// Reads the text of a policy file. The callers check the text; a mistake in it is bad usage, and a file that cannot be read is not.
 fn read_text(file: &Path) -> anyhow::Result<String> {
     PolicyChanges::read_text(file).with_context(|| format!("reading the policy {}", file.display()))
 }

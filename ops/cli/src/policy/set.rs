@@ -16,14 +16,14 @@ use super::show::is_used;
 use super::{SetArgs, read_text};
 use crate::{BadUsage, shipped};
 
-/// Changes the file after a check, and prints what changed.
+/// Changes the file after a check, and prints the changes.
 pub(super) fn run(args: &SetArgs) -> anyhow::Result<()> {
     let edits = edits(&args.values)?;
     let bundle = args.bundle.as_deref().map(|file| shipped::open_bundle(Some(file))).transpose()?;
     let without_effect = bundle.as_ref().map(|bundle| without_effect(bundle, &edits)).transpose()?;
     let calibrated = bundle.as_ref().map(Bundle::policies);
     let file = target(&args.file)?;
-    // The lock is held until the function returns. All may read the file: services run as other users, and a policy is no secret.
+    // The lock is held until the function returns. Every user may read the file: services run as other users, and a policy is no secret.
     let _lock = lock_folder_of(&file).map_err(|reason| anyhow!("{}: {reason}", file.display()))?;
     let old = file.exists().then(|| read_text(&file)).transpose()?;
     let change = Change::new(&file, old.as_deref().unwrap_or_default(), &edits, calibrated)?;
@@ -39,10 +39,10 @@ pub(super) fn edits(values: &[String]) -> Result<Vec<PolicyEdit>, BadUsage> {
     values.iter().map(|argument| PolicyEdit::parse(argument).map_err(BadUsage)).collect()
 }
 
-/// A line for each changed key that has no effect in the bundle's network: the threshold of the last exit.
+/// A line for the threshold of the last exit of the bundle's network, if it is changed: it has no effect.
 ///
 /// # Errors
-/// A changed value of an exit that the network does not have.
+/// A value of an exit that the network does not have.
 fn without_effect(bundle: &Bundle, edits: &[PolicyEdit]) -> Result<String, BadUsage> {
     let exits = bundle.manifest().exits();
     let mut lines = String::new();
@@ -80,10 +80,10 @@ fn target(file: &Path) -> anyhow::Result<PathBuf> {
     Ok(real)
 }
 
-/// The file after the changes, and what differs from before.
+/// The file after the changes, and the differences from the file before.
 struct Change {
     text: String,
-    /// Key, earlier and later value in the file; `None` if the file does not have the key, so that the calibrated value holds.
+    /// Key, earlier value and later value in the file; a value is `None` if the file does not have the key: the calibrated value holds.
     values: Vec<(String, Option<String>, Option<String>)>,
     /// Values of the bundle's calibrated policy; empty if no bundle is given.
     calibrated: Vec<(String, PolicyValue)>,
@@ -116,7 +116,7 @@ impl Change {
         Ok(Self { values: values.collect(), text, calibrated, policy })
     }
 
-    /// Says what changed, and how to make the running services use the changed file.
+    /// Text with the changes, and with the way to make running services use the changed file.
     fn report(&self, file: &Path) -> String {
         let mut text = String::new();
         for (key, before, after) in &self.values {

@@ -1,4 +1,4 @@
-//! `headwater policy show`: every value in effect, and where it comes from.
+//! `headwater policy show`: every value in effect with its origin.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -43,7 +43,6 @@ struct ShownPolicy {
     values: Vec<ShownValue>,
 }
 
-/// A value of a policy.
 #[derive(Serialize)]
 struct ShownValue {
     key: String,
@@ -51,7 +50,6 @@ struct ShownValue {
     calibrated: PolicyValue,
     /// Line of the policy file that sets the value; `None` for a value of the bundle.
     line: Option<usize>,
-    /// Whether this network uses the value.
     is_used: bool,
 }
 
@@ -87,11 +85,11 @@ impl ShownPolicy {
     }
 }
 
-/// Whether a network with these exits uses the value of a key.
+/// Returns true when a network with these exits uses the value of a key.
 pub(super) fn is_used(exits: &[Exit], key: &str) -> bool {
     let Some((name, of_exit)) = key.rsplit_once('.') else { return true };
     let exit = exits.iter().find(|exit| exit.name() == name);
-    // The last exit needs no threshold: every sample that reaches it leaves there.
+    // The last exit needs no threshold: every sample that reaches the last exit leaves at it.
     exit.is_some_and(|exit| of_exit != "threshold" || Some(exit) != exits.last())
 }
 

@@ -10,11 +10,11 @@ use crate::args::TriggerArgs;
 
 /// Longest search for the devices of the group.
 const FIND_LIMIT: Duration = Duration::from_secs(5);
-/// Once a device is found: if no further birth or status comes for this long, all devices count as known.
+/// Time without a further birth or status after which all devices count as known, once one device is up.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// Reads the messages of the group until its devices are known. Returns the network of the devices that are up (while the group changes its
-/// network, the one that most of these devices have), and the newest id that the leader's account or a decision names, 0 before the first sample.
+/// Reads the messages of the group until its devices are known. Returns the network that most of the devices that are up have, and the
+/// newest id that the leader's account or a decision names; id 0 before the first sample.
 ///
 /// # Errors
 /// When no device is up, none takes triggers, or the broker does not allow triggers.

@@ -17,10 +17,9 @@ use anyhow::Context;
 
 use crate::BadUsage;
 
-/// Most samples of a list.
+/// Largest number of samples in a list.
 const MAX_SAMPLES: usize = 1_000_000;
 
-/// Longest line in bytes.
 const MAX_LINE_BYTES: u64 = 256;
 
 /// Latest time of a sample after the start: a week.
@@ -30,7 +29,6 @@ const MAX_AT_MS: u64 = 7 * 24 * 3600 * 1000;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SampleList(pub(super) Vec<ListedSample>);
 
-/// A line of a list.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ListedSample {
     pub(super) id: u64,
@@ -51,7 +49,6 @@ impl SampleList {
         Self::read(&path.display().to_string(), BufReader::new(file))
     }
 
-    /// Reads a list to its end.
     pub(super) fn read(name: &str, mut lines: impl BufRead) -> anyhow::Result<Self> {
         let mut samples: Vec<ListedSample> = Vec::new();
         let mut line = Vec::new();
@@ -81,7 +78,7 @@ impl SampleList {
         Ok(Self(samples))
     }
 
-    /// Whether the list has times, so that `--rate` is not used.
+    /// Returns true when the list has times, so that `--rate` is not used.
     pub(super) fn has_times(&self) -> bool {
         self.0.first().is_some_and(|sample| sample.at_ms.is_some())
     }

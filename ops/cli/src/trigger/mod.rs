@@ -52,7 +52,7 @@ async fn trigger(args: &TriggerArgs) -> anyhow::Result<()> {
         broker,
         site: args.site.clone(),
         group: args.group.clone(),
-        // Replaced below, once the births of the devices have named the network.
+        // This network is replaced below, once the births of the devices have named the right one.
         network: NetworkId([0; 32]),
         client_id: format!("headwater-trigger-{}", std::process::id()),
         wait_limit: CONNECT_LIMIT,
@@ -102,7 +102,7 @@ fn no_more_ids() -> BadUsage {
     BadUsage(format!("trigger: expected ids up to {}, found later ones; nothing was sent", Trigger::MAX_ID))
 }
 
-/// Waits for the broker's answer to a trigger; never returns without a trigger.
+/// Waits for the broker's answer to `trigger`; waits for ever if `trigger` is `None`.
 async fn answer(trigger: &mut Option<Acknowledgement>) -> Delivery {
     match trigger {
         Some(trigger) => trigger.wait().await,
@@ -110,17 +110,16 @@ async fn answer(trigger: &mut Option<Acknowledgement>) -> Delivery {
     }
 }
 
-/// Triggers in progress.
 struct Run<'a> {
     args: &'a TriggerArgs,
     client: GroupClient,
     plan: Plan,
-    /// Number of triggers that were sent, which is the place of the next one in the plan.
+    /// Number of triggers that were sent. It is the place of the next sample in the plan.
     sent: u64,
     /// The first trigger, until the broker has answered it. One answer is enough to know whether the broker allows triggers.
     first_trigger: Option<Acknowledgement>,
     start: Instant,
-    /// When a trigger was last sent, or a sample last decided or dropped.
+    /// Time at which a trigger was last sent, or a sample last decided or dropped.
     last_change: Instant,
     unsettled: u64,
     progress: Progress,
@@ -172,7 +171,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends a trigger; only for the first one the broker is asked for an answer.
+    /// Sends a trigger. Only the first trigger is sent with an acknowledgement of the broker.
     async fn trigger(&mut self, sample: SampleId) -> Result<(), GroupError> {
         if self.sent > 0 {
             return self.client.trigger(sample).await;
@@ -185,7 +184,6 @@ impl<'a> Run<'a> {
         self.args.watch && self.client.account().unsettled_count() > 0
     }
 
-    /// When the next trigger is due.
     fn trigger_time(&self) -> Instant {
         self.start + self.plan.due(self.sent)
     }

@@ -1,4 +1,4 @@
-//! The samples of a run, and when each of them is triggered.
+//! The samples of a run, with the time at which each is triggered.
 
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ impl Plan {
         Some(Self { samples: Samples::Range { first, count }, rate })
     }
 
-    /// The samples of a list.
     pub(super) fn list(list: SampleList, rate: f64) -> Self {
         Self { samples: Samples::List(list.0), rate }
     }
@@ -66,7 +65,7 @@ impl Plan {
         listed.map_or_else(|| Duration::from_secs_f64(place as f64 / self.rate), Duration::from_millis)
     }
 
-    /// Whether a sample is one of the first `sent` samples of the plan.
+    /// Returns true when `sample` is one of the first `sent` samples of the plan.
     pub(super) fn has_sent(&self, sample: SampleId, sent: u64) -> bool {
         match &self.samples {
             Samples::Range { first, .. } => sample.0.checked_sub(*first).is_some_and(|place| place < sent),

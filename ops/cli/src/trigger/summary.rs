@@ -9,22 +9,19 @@ use serde::Serialize;
 
 use super::Run;
 
-/// Account of a run. Without `--watch` nothing is known but the triggers.
+/// Account of a run. Without `--watch` the run does not wait for results, so the counts of results are incomplete.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Summary {
-    /// First id.
     pub(super) first: u64,
-    /// Last id.
     pub(super) last: u64,
-    /// Triggers sent.
     pub(super) triggered: u64,
     /// Samples that were decided.
     pub(super) decided: u64,
-    /// Samples that the group dropped during the run, by reason; samples that others triggered count too.
+    /// Samples that the group dropped during the run, by reason; samples that other programs triggered count too.
     pub(super) dropped: BTreeMap<Dropped, u64>,
     /// Samples that were neither decided nor dropped.
     pub(super) without_result: u64,
-    /// Whether the run waited for results (`--watch`).
+    /// True when the run waited for results (`--watch`).
     pub(super) watched: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The account of a run, and what the next run needs to know of it.
+//! The account of a run, and the file that the next run reads.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -14,12 +14,11 @@ use serde::Serialize;
 use super::cameras::EndedCamera;
 use crate::named;
 
-/// Samples of a run.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Account {
     /// Samples that each camera captured.
     captured: BTreeMap<DeviceId, u64>,
-    /// Results, those without a class included.
+    /// Number of results, including results without a class.
     pub(super) decided: u64,
     /// Results without a class, by reason.
     undecided: BTreeMap<Undecided, u64>,
@@ -27,7 +26,7 @@ pub(super) struct Account {
     dropped: BTreeMap<Dropped, u64>,
     /// Samples that the leader left open, and answers that devices could not send.
     unsettled: u64,
-    /// Cameras whose source broke off.
+    /// Cameras whose source broke off or whose section failed.
     pub(super) broke_off: Vec<DeviceId>,
 }
 
@@ -40,7 +39,6 @@ impl Account {
         self.captured.insert(report.device, report.counts.captured);
     }
 
-    /// Adds what the leader has counted.
     pub(super) fn add_group(&mut self, GroupEnd { outcome, .. }: GroupEnd) {
         match outcome {
             Ok(GroupReport::Leader(leader)) => {
@@ -85,7 +83,7 @@ pub(super) struct LastRun {
 const ALL_SETTLED: &str = "unsettled 0";
 
 impl LastRun {
-    /// Reads the file of the run before.
+    /// Reads the file of the run before; a missing file counts as empty.
     pub(super) fn read(state_dir: &Path, capture: Capture) -> Self {
         let numbering = match capture {
             Capture::Clock { period_ms } => format!("a clock of {period_ms} ms"),
@@ -97,9 +95,9 @@ impl LastRun {
         Self { file, numbering, before }
     }
 
-    /// Whether this run forgets the ids of the run before: it numbers its samples in another way, and nothing is at stake, since every sample
-    /// is settled and nobody at the site's own broker knows earlier ids. Otherwise the leader refuses the devices by name. `folders` are the
-    /// states of the devices.
+    /// Returns true when this run forgets the ids of the run before: this run numbers samples in another way, every earlier sample is settled,
+    /// and the broker is the site's own, where nobody knows earlier ids. The spools of the devices are removed then. `folders` are the state
+    /// folders of the devices.
     ///
     /// # Errors
     /// Answers under earlier ids that cannot be removed from the devices' spools.
@@ -111,7 +109,7 @@ impl LastRun {
         let Some((before, unsettled)) = self.before.trim_end().split_once('\n') else { return Ok(false) };
         let is_forgotten = before != self.numbering && is_own_broker && unsettled == ALL_SETTLED;
         if is_forgotten {
-            // Cameras that the site file names no more have a folder too.
+            // Cameras that the site file no longer names still have a folder.
             let earlier =
                 std::fs::read_dir(self.file.with_file_name("devices")).into_iter().flatten().flatten();
             for folder in folders.map(Path::to_owned).chain(earlier.map(|folder| folder.path())) {
@@ -129,12 +127,12 @@ impl LastRun {
         Ok(is_forgotten)
     }
 
-    /// Whether the run before did not end in order.
+    /// Returns true when the run before did not end in order.
     pub(super) fn was_cut_off(&self) -> bool {
         self.before.ends_with("unsettled unknown\n")
     }
 
-    /// Writes what the next run reads; `None` while the run is under way.
+    /// Writes the file that the next run reads. `account` is `None` while the run is under way, and after a failure.
     ///
     /// # Errors
     /// A file that cannot be written.

@@ -18,19 +18,18 @@ use tokio::time::sleep;
 
 use super::site_file::BrokerChoice;
 
-/// Names and places of the program.
+/// Names under which the program Mosquitto is looked for.
 const MOSQUITTO: [&str; 3] = ["mosquitto", "/usr/sbin/mosquitto", "/usr/local/sbin/mosquitto"];
 
-/// Configuration of a site's broker, which the child takes with another port and without files.
+/// Shipped configuration of a site's broker. The child process gets it with another port and without persistence.
 const SHIPPED: &str = include_str!("../../../../deploy/mosquitto.conf");
 
 /// Longest wait for Mosquitto to listen, and to end.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Time between two checks whether Mosquitto listens.
+/// Time between two attempts to connect to Mosquitto.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The broker of a running site.
 pub(super) struct Broker {
     pub(super) address: Endpoint,
     mosquitto: Option<Program>,
@@ -46,7 +45,7 @@ pub(super) fn find_mosquitto() -> Option<&'static str> {
 }
 
 impl Broker {
-    /// Starts the broker, unless the file names a running one, and says which one and why.
+    /// Starts the broker, unless the file names a running one, and prints which broker is used and why.
     ///
     /// # Errors
     /// When no broker starts.
@@ -76,12 +75,12 @@ impl Broker {
         Ok(Self { address, mosquitto: None, embedded: Some(broker) })
     }
 
-    /// Whether the broker lives as long as the site alone, so that nobody there knows the ids of earlier runs.
+    /// Returns true when the broker lives only as long as the site, so that no client of it knows the ids of earlier runs.
     pub(super) fn is_own(&self) -> bool {
         self.mosquitto.is_some() || self.embedded.is_some()
     }
 
-    /// How Mosquitto ended, if it has ended by itself.
+    /// Text with the exit status of Mosquitto if it has ended by itself; otherwise `None`.
     pub(super) fn ended(&mut self) -> Option<String> {
         let status = self.mosquitto.as_mut()?.exit_status()?;
         Some(format!("Mosquitto ended ({status})"))
@@ -89,7 +88,7 @@ impl Broker {
 
     /// Ends the broker, if it is the site's own.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
-        // The system may give the id of one that has ended to another process.
+        // A process that has ended gets no signal: the system may have given its id to another process.
         if let Some(mut program) = self.mosquitto
             && program.exit_status().is_none()
         {
@@ -130,15 +129,15 @@ async fn mosquitto(program: &str, state_dir: &Path) -> anyhow::Result<(Program, 
     Ok((child, Endpoint::mqtt("127.0.0.1", port)?))
 }
 
-/// The shipped configuration, for a port and without files.
+/// The shipped configuration, for a port and without persistence.
 fn config(port: u16) -> String {
     let own_port = SHIPPED.replace("listener 1883 127.0.0.1", &format!("listener {port} 127.0.0.1"));
-    // Started as root, Mosquitto would become a user who may not be there.
+    // Started as root, Mosquitto would change to a user who may not exist.
     own_port.replace("persistence true", "persistence false") + "user root\n"
 }
 
-/// Ends the Mosquitto of a run that was killed: the process whose id the file has, if its command line names our configuration. Returns
-/// whether it runs.
+/// Ends the Mosquitto of a run that was killed: the process whose id is in the file `pid`, if its command line names `config`. Returns true
+/// when such a process was found.
 fn end_left_over(pid: &Path, config: &Path) -> bool {
     let Some(pid) = fs::read_to_string(pid).ok().and_then(|text| text.trim().parse::<u32>().ok()) else {
         return false;
@@ -147,7 +146,7 @@ fn end_left_over(pid: &Path, config: &Path) -> bool {
     let is_ours = arguments.split(|byte| *byte == 0).any(|part| part == config.as_os_str().as_bytes());
     if is_ours {
         print_error("ending Mosquitto, which an earlier run left behind");
-        // One that has ended meanwhile cannot be ended, so errors are ignored.
+        // An error is ignored: the process may have ended meanwhile.
         let _ = Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).stderr(Stdio::null()).status();
     }
     is_ours

@@ -1,4 +1,4 @@
-//! The cameras of a site file: the source of each, told by a text or by the device's own settings of a source.
+//! The cameras of a site file, each with a source that a text or the device's own settings of a source name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,24 +6,22 @@ use std::path::Path;
 use headwater_toml_file::{Document, Located, Mistake};
 use headwater_transport::redacted;
 
-/// One camera of a site file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Camera {
     pub(super) name: String,
-    /// Line in the site file.
     pub(super) line: usize,
-    /// Settings `source.` of its device.
+    /// Settings of the camera's device that begin with `source.`.
     pub(super) source: BTreeMap<String, Located>,
 }
 
-/// Names of videos that ffmpeg must decode.
+/// Endings of the file names of videos that ffmpeg must decode.
 const ENCODED: [&str; 6] = [".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v"];
 
-/// Names of videos that the device reads itself.
+/// Endings of the file names of videos that the device reads itself.
 const READ: [&str; 6] = [".y4m", ".ppm", ".pgm", ".pnm", ".mjpeg", ".mjpg"];
 
 impl Camera {
-    /// The cameras of the table `[cameras]`, in the order of their lines, which is that of the slots.
+    /// The cameras of the table `[cameras]` in the order of their lines, which is the order of the slots.
     pub(super) fn all(table: Document, mistakes: &mut Vec<Mistake>) -> Vec<Self> {
         let mut cameras: BTreeMap<String, Self> = BTreeMap::new();
         for (key, found) in table.values {
@@ -61,7 +59,7 @@ impl Camera {
         cameras
     }
 
-    /// A camera for each of its `regions`, which are slots, such as `belt-0` and `belt-1`; without them the camera itself.
+    /// A camera for each region in `regions`, such as `belt-0` and `belt-1`, since each region is a slot; without `regions` the camera itself.
     fn by_region(mut self, mistakes: &mut Vec<Mistake>) -> Vec<Self> {
         let Some(Located { value, line }) = self.source.remove("source.regions") else { return vec![self] };
         let Some(regions) = value.as_array().filter(|regions| !regions.is_empty()) else {
@@ -97,7 +95,7 @@ impl Camera {
         self.kind() == "folder"
     }
 
-    /// Whether each frame of the camera is worth a sample of its own.
+    /// Returns true for sources of which each frame becomes a sample.
     pub(super) fn gives_samples(&self) -> bool {
         matches!(self.kind(), "folder" | "watch" | "file")
     }
@@ -118,7 +116,7 @@ fn source_of(text: &str) -> Result<[(&'static str, String); 2], String> {
     if path.is_dir() {
         return source("folder", "source.path", text);
     }
-    // The name of a file that is there may have spaces; another text with spaces is a command.
+    // The name of an existing file may have spaces; any other text with spaces is a command.
     let is_there = path.is_file();
     if ends_in(&[".tar.gz", ".tgz"]) && (is_word || is_there) {
         return source("archive", "source.path", text);
@@ -140,7 +138,7 @@ fn source_of(text: &str) -> Result<[(&'static str, String); 2], String> {
     }
 }
 
-/// A command by which ffmpeg decodes an input.
+/// A command with which ffmpeg decodes `input`.
 fn for_ffmpeg(options: &str, input: &str) -> String {
     let input = quoted(&redacted(input));
     format!("ffmpeg -v error -nostdin {options}-i {input} -f yuv4mpegpipe -pix_fmt yuv420p -")

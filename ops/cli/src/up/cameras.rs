@@ -1,4 +1,4 @@
-//! The devices of a site's cameras, and the state of each, which is printed when it changes.
+//! The devices of a site's cameras. The state of each device is printed when it changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,6 @@ use tokio::time::timeout;
 
 use super::site_file::Tier;
 
-/// The running devices.
 #[derive(Default)]
 pub(super) struct Cameras {
     /// A task for each device that runs.
@@ -25,11 +24,10 @@ pub(super) struct Cameras {
     shown: Vec<ShownCamera>,
 }
 
-/// A camera whose device has ended.
 pub(super) struct EndedCamera {
     pub(super) ended: Ended,
     pub(super) report: DeviceReport,
-    /// Answers that it could not send.
+    /// Number of answers that the device could not send.
     pub(super) unsent: u64,
 }
 
@@ -73,7 +71,6 @@ impl Cameras {
         Ok(())
     }
 
-    /// Asks every device to stop.
     pub(super) fn stop(&self) {
         self.stop.send_replace(true);
     }
@@ -123,9 +120,9 @@ impl ShownCamera {
         text.unwrap_or_default().to_owned()
     }
 
-    /// The state, and details that do not make another state.
+    /// The state, and details. A change of the details alone is no change of the state.
     fn state(&self, known: Option<&ReportedDevice>) -> (String, String) {
-        // The device itself knows best: whether it is connected, whether the leader refuses it, and why it has no frames.
+        // The device itself knows best that it has no connection, that the leader refuses it, or that it has no frames.
         if let Some(reason) = self.health.unready_reason() {
             return (reason, String::new());
         }
@@ -154,7 +151,7 @@ async fn until_end(
         ended = device.ended() => ended,
         _ = stop.wait_for(|stop| *stop) => Ended::Stopped,
     };
-    // A device that is stopped spools the answers that it has just sent too, which the leader counts.
+    // The spool is counted before the shutdown, at which the device also spools answers that it has just sent and the leader counts.
     let before = device.report().counts;
     let report = device.shutdown().await;
     drop(admin);

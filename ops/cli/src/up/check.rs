@@ -13,14 +13,14 @@ use crate::progress::waiting;
 /// Longest wait for a frame of a camera.
 const FRAME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Prints what was found. Returns whether nothing fails.
+/// Prints the findings. Returns true when no finding is a fail.
 pub(super) async fn check(site: &Site, is_json: bool) -> anyhow::Result<bool> {
     let section = |tier, name: &str, findings| Section { tier, file: Some(name.into()), findings };
     let mut sections = vec![section("site", "broker", vec![broker(site)])];
     let cloud = site.cloud.iter().map(|cloud| section("cloud", "[cloud]", cloud.settings.checks().0));
     sections.extend(cloud);
     let mut leader = site.aggregator.settings.clone();
-    // The start makes the state folder; the checks of the cameras' folders in it say whether it can.
+    // `headwater up` makes a missing state folder; the checks of the cameras' folders in it find out whether that is possible.
     if !site.state_dir.exists() {
         for group in &mut leader.groups.all {
             let journal = group.journal.path.take();

@@ -23,10 +23,10 @@ use crate::BadUsage;
 use crate::args::UpArgs;
 use site_file::Site;
 
-/// Longest wait for tasks and threads at the end. A device kills its command two seconds after it has asked it to end.
+/// Longest wait for tasks and threads at the end. A device kills its command two seconds after it has asked the command to end.
 const END_LIMIT: Duration = Duration::from_secs(3);
 
-/// Runs, checks or splits a site. Returns whether no check fails and no camera broke off.
+/// Runs, checks or splits a site. Returns true when no check fails and no camera broke off.
 ///
 /// # Errors
 /// [`BadUsage`] with every mistake of the file; otherwise the service and its failure.

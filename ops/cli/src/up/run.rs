@@ -33,7 +33,7 @@ use crate::args::UpArgs;
 use crate::progress::waiting;
 use crate::trigger::result_line;
 
-/// Time between two looks at the cameras and the broker.
+/// Time between two checks of the cameras and the broker.
 const POLL: Duration = Duration::from_millis(250);
 
 /// Longest wait for the broker to accept this program.
@@ -48,19 +48,20 @@ const LAST_RESULTS_LIMIT: Duration = Duration::from_secs(10);
 /// Longest wait for cameras after a failure.
 const CAMERAS_LIMIT: Duration = Duration::from_secs(1);
 
-/// Latest results that are remembered at least, to tell repeated ones: as many as a leader publishes again. Twice as many at most.
+/// Least number of latest results that are remembered to recognise repeats: as many as a leader publishes again. At most twice as many are
+/// remembered.
 const REMEMBERED: usize = 1024;
 
-/// Runs a site. Returns whether no camera broke off.
+/// Runs a site. Returns true when no camera broke off.
 pub(super) async fn run(site: Site, args: &UpArgs) -> anyhow::Result<bool> {
     let mut cameras = Cameras::default();
     let ended = Box::pin(serve(site, args, &mut cameras)).await;
-    // They still run where the start failed, or a second signal came.
+    // The cameras still run if the start failed or a second signal came.
     cameras.end(CAMERAS_LIMIT).await;
     ended
 }
 
-/// Waits for Ctrl-C, SIGTERM, or the end of the terminal, unless `nohup` says that this one does not count.
+/// Waits for Ctrl-C, SIGTERM, or the end of the terminal (SIGHUP). Under `nohup` the end of the terminal does not count.
 fn end_signal() -> anyhow::Result<impl Future<Output = ()>> {
     const WAITING: &str = "waiting for a signal";
     let stop = stop_signal().context(WAITING)?;
@@ -77,13 +78,13 @@ fn end_signal() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Whether a process with this status ignores SIGHUP, the lowest bit of the mask.
+/// Returns true when `/proc/self/status` says that SIGHUP, the lowest bit of `SigIgn`, is ignored.
 fn outlives_terminal(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// The services of a site, but for its cameras.
+/// The services of a site, without the cameras.
 struct Services {
     broker: Broker,
     cloud: Option<CloudService>,
@@ -119,7 +120,7 @@ async fn serve(site: Site, args: &UpArgs, cameras: &mut Cameras) -> anyhow::Resu
     };
     let Services { mut broker, cloud, aggregator, mut results, last_run } = started;
     let (mut account, mut poll) = (Account::default(), tokio::time::interval(POLL));
-    // A terminal that has ended takes no results, and a broker may end; cameras and services end in order all the same.
+    // After a failure, such as a closed terminal or a broker that ended, cameras and services still end in order.
     let mut failure = None;
     while !cameras.running.is_empty() && failure.is_none() {
         tokio::select! {
@@ -171,7 +172,7 @@ async fn serve(site: Site, args: &UpArgs, cameras: &mut Cameras) -> anyhow::Resu
     failure.map_or(Ok(account.broke_off.is_empty()), Err)
 }
 
-/// Makes the state folder, and holds it until the file is dropped: a second run would end the broker of the first.
+/// Makes the state folder and locks it until the returned file is dropped: a second run would end the broker of the first.
 fn held(state_dir: &Path) -> anyhow::Result<File> {
     let shown = state_dir.display();
     fs::create_dir_all(state_dir).with_context(|| format!("making {shown}"))?;
@@ -180,13 +181,13 @@ fn held(state_dir: &Path) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// Mistakes that a service found in what its settings name.
+/// Bad usage with the mistakes that a service found in the files that its settings name.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives the error by value")]
 fn unusable(mistakes: Vec<String>) -> BadUsage {
     BadUsage(mistakes.join("\n  "))
 }
 
-/// Starts the site's own cloud, at a free port unless the file names one; `None` for a site with another cloud.
+/// Starts the site's own cloud, at a free port unless the file names one; `None` for a site whose cloud runs elsewhere.
 async fn start_cloud(site: &Site) -> anyhow::Result<Option<CloudService>> {
     let Some(cloud) = &site.cloud else { return Ok(None) };
     let networks = cloud.settings.open_networks().map_err(unusable)?;
@@ -232,7 +233,7 @@ async fn start_leader(
     Ok((aggregator, client))
 }
 
-/// Waits until the leader leads: answers before that would be late, and those of a short folder would find nobody.
+/// Waits until the leader leads: earlier answers would be late, and a short folder could end before anybody takes its answers.
 async fn until_leading(aggregator: &Aggregator) -> anyhow::Result<()> {
     let until = Instant::now() + LEADING_LIMIT;
     let state = || {
@@ -263,11 +264,11 @@ async fn until_leading(aggregator: &Aggregator) -> anyhow::Result<()> {
 struct Results {
     client: GroupClient,
     is_json: bool,
-    /// Whether the run before may not have printed its last results.
+    /// True when the run before may not have printed its last results.
     was_cut_off: bool,
-    /// Results of this run that were printed.
+    /// Number of printed results of this run.
     shown: u64,
-    /// Samples of earlier results than those of the client's account.
+    /// Samples of results that are older than the client's account.
     before: HashSet<SampleId>,
 }
 
@@ -284,12 +285,12 @@ impl Results {
         };
         let (account, republished) = (self.client.account(), self.client.is_republished);
         let Some(decision) = account.decision(sample) else { return Ok(()) };
-        // The leader first publishes again what it decided before this run.
+        // The leader begins with results of earlier runs, which it publishes again.
         let is_known = republished && self.shown == 0 && !self.was_cut_off;
         if !is_known && !self.before.contains(&sample) {
             let message = ResultMessage { decision: decision.clone(), republished };
             crate::print(&line(&message, self.is_json)?)?;
-            // The counts of this run leave out those of before it.
+            // Results of earlier runs do not count.
             self.shown += u64::from(!republished);
         }
         if account.decisions().count() >= REMEMBERED {

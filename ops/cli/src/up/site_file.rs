@@ -28,10 +28,10 @@ use toml::Value as Toml;
 
 use super::camera::Camera;
 
-/// Milliseconds between two samples of the clock, unless the file says otherwise.
+/// Default of `every_ms`.
 const EVERY_MS: u64 = 1000;
 
-/// Line of values that no line of the file gives.
+/// Line number of values that are not in the file.
 const NO_LINE: usize = 1;
 
 settings! {
@@ -56,7 +56,6 @@ settings! {
     }
 }
 
-/// Broker that a site file names.
 #[derive(Clone, Debug)]
 pub(super) enum BrokerChoice {
     Embedded,
@@ -88,7 +87,7 @@ pub(super) struct Tier<S> {
 }
 
 impl Tier<DeviceSettings> {
-    /// Whether two devices see regions of one camera: their sources stand in the same lines.
+    /// Returns true when two devices see regions of one camera: the settings of their sources have the same lines of the file.
     pub(super) fn shares_camera(&self, other: &Self) -> bool {
         self.camera().eq(other.camera())
     }
@@ -111,7 +110,7 @@ pub(super) struct Site {
     pub(super) bundle: Bundle,
 }
 
-/// Keys of the services that the site file sets by keys of its own.
+/// Keys of the services' settings whose values follow from the site file's own keys.
 const OWN_KEYS: [&str; 9] =
     ["site", "group", "bundle", "id", "slot", "capture", "period_ms", "broker.address", "devices"];
 
@@ -143,7 +142,7 @@ impl Site {
             let line = cameras.last().map_or(NO_LINE, |camera| camera.line);
             mistakes.push(Mistake::at(line, "cameras", text));
         }
-        // Further mistakes are looked for with the examples in place of what cannot be read.
+        // Settings that cannot be read are replaced by the examples, so that further mistakes are found.
         let settings = loaded.unwrap_or_else(defaults);
         let folder = std::path::absolute(path).unwrap_or_default();
         let folder = folder.parent().unwrap_or(Path::new("."));
@@ -183,24 +182,23 @@ impl Site {
         Ok(Self { broker: settings.broker.clone(), state_dir, devices, aggregator, cloud, bundle })
     }
 
-    /// Cause of the captures of every camera.
+    /// Kind of capture, which is the same for every camera.
     pub(super) fn capture(&self) -> Capture {
         self.devices.first().map_or(Capture::Trigger, |device| device.settings.capture())
     }
 }
 
-/// The settings of a service; nothing where they have mistakes, which are added.
+/// The settings of a service; `None` if they have mistakes, which are added to `mistakes`.
 fn taken<S>(loaded: Result<Loaded<S>, Stop>, mistakes: &mut Vec<String>) -> Option<S> {
     loaded.map(|loaded| loaded.settings).map_err(|stop| mistakes.extend(stop.into_mistakes())).ok()
 }
 
-/// Reads the settings of a service.
 fn tier<S: Program>(document: Document, file: &str, mistakes: &mut Vec<String>) -> Option<Tier<S>> {
     let loaded = load::<S>(Sources::of_document(document.clone(), file));
     taken(loaded, mistakes).map(|settings| Tier { settings, document })
 }
 
-/// The tables `[cameras]`, `[device]`, `[aggregator]` and `[cloud]`, each by keys of its own, and the rest of a site file.
+/// The tables `[cameras]`, `[device]`, `[aggregator]` and `[cloud]`, with keys relative to the table, and the rest of a site file.
 fn tables(document: Document, mistakes: &mut Vec<Mistake>) -> [Document; 5] {
     const TABLES: [&str; 4] = ["cameras.", "device.", "aggregator.", "cloud."];
     let mut parts: [Document; 5] = Default::default();
@@ -243,7 +241,7 @@ struct Shared<'a> {
     /// Folder of the site file.
     folder: &'a Path,
     state_dir: &'a Path,
-    /// Whether results tell their pictures: at a broker of others a result costs bytes.
+    /// True when results have details, such as the names of their frames. False at a broker that the site does not start, to save bytes.
     has_details: bool,
 }
 
@@ -338,7 +336,7 @@ fn set_default(document: &mut Document, key: &str, value: impl Into<Toml>) {
     document.values.entry(key.into()).or_insert(value);
 }
 
-/// The whole path, so that a service finds the file wherever it starts.
+/// The absolute path, so that a service finds the file from any working directory.
 fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }

@@ -1,4 +1,4 @@
-//! `headwater up --split`: the files of the separate programs, for a site that grows.
+//! `headwater up --split`: settings files for the separate programs of a site.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -68,7 +68,7 @@ fn of_camera(devices: &[Tier<DeviceSettings>]) -> (String, Document) {
     (format!("device-{}", devices[0].settings.id), document)
 }
 
-/// Settings as a file: keys without a section first, tables of arrays last.
+/// Settings as a file: keys without a section first, arrays of tables last.
 fn settings_text(document: &Document) -> String {
     let mut sections: BTreeMap<&str, String> = BTreeMap::new();
     for (key, found) in &document.values {

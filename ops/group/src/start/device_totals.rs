@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Sums over the reports of a group's devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTotals {
-    /// Summaries, inputs and decisions sent. A device sends exactly one of the three for each sample that it sees.
+    /// Number of answers `summary`, `input` and `decided`, alone or in batches. A device sends exactly one of these for each sample that it sees.
     pub views: u64,
     /// Bytes of message bodies: scores, features, pixels, decisions.
     pub body_bytes: u64,

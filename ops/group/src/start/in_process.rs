@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use super::device_totals::DeviceTotals;
 use super::service::{Service, SiteSettings, StartError, device_id, separate_edges, services_of};
 
-/// Time between two checks whether all services have found each other.
+/// Time between two checks of [`InProcessGroup::wait_until_ready`].
 const READY_POLL: Duration = Duration::from_millis(2);
 
 /// Settings of an [`InProcessGroup`].
@@ -34,20 +34,20 @@ pub struct InProcessSettings {
     pub networks: Networks,
     /// Network of devices that are started after this field was set.
     pub device_network: Arc<Bundle>,
-    /// Policy of leader, edges and batching devices in place of the bundle's; `None`: the bundle's.
+    /// Policy of leader, edges and batching devices; `None` for the policy of the bundle.
     pub policy: Option<Policy>,
     /// Frames that every device plays.
     pub frames: Arc<Archive>,
     /// Slots for which [`InProcessGroup::start`] starts a device.
     pub slots: Vec<Slot>,
-    /// Address of a cloud service that runs elsewhere. `None`: the group starts its own.
+    /// Address of a cloud service that runs elsewhere; `None` if the group starts its own.
     pub cloud_url: Option<String>,
     /// Engine of the cloud service that the group starts.
     pub cloud_engine: EngineChoice,
 }
 
 impl InProcessSettings {
-    /// One device in each slot, and a cloud service of the group's own.
+    /// Settings for one device in each slot, and a cloud service of the group's own.
     pub fn new(site: SiteSettings, networks: impl Into<Networks>, frames: Arc<Archive>) -> Self {
         let networks = networks.into();
         let device_network = Arc::clone(networks.current());
@@ -67,7 +67,6 @@ pub struct InProcessGroup {
     totals: DeviceTotals,
 }
 
-/// Handle of one running service.
 enum Running {
     Device(DeviceHandle),
     Edge(GroupEdge),
@@ -147,7 +146,7 @@ impl InProcessGroup {
     /// Stops every service, devices first, and sums up the devices' counts.
     ///
     /// # Errors
-    /// As [`InProcessGroup::stop`].
+    /// See [`InProcessGroup::stop`].
     pub async fn shutdown(mut self) -> Result<DeviceTotals, StartError> {
         while let Some(service) = self.running.keys().next().copied() {
             self.stop(service).await?;
@@ -174,12 +173,12 @@ impl InProcessGroup {
         Ok(())
     }
 
-    /// Whether a service runs.
+    /// Returns true when a service runs.
     pub fn is_running(&self, service: Service) -> bool {
         self.running.contains_key(&service)
     }
 
-    /// The running leader.
+    /// The running leader; `None` if no leader runs.
     pub fn leader(&self) -> Option<&GroupLeader> {
         match self.running.get(&Service::Leader) {
             Some(Running::Leader(leader)) => Some(leader),
@@ -207,7 +206,7 @@ impl InProcessGroup {
             Service::Cloud => {
                 let mut config = CloudConfig::default();
                 config.http.listen = self.cloud_listen;
-                // No load balancer sends requests to the group's own cloud, so the cloud need not keep answering for a while as it stops.
+                // No load balancer sends requests to the group's own cloud, so the cloud need not keep answering while it stops.
                 config.stop_delay_ms = 0;
                 config.engine = settings.cloud_engine;
                 Running::Cloud(CloudService::start(config, settings.networks.clone()).await?)
@@ -256,7 +255,7 @@ impl InProcessGroup {
         config.settings.name_frames = details;
         if batch_ms > 0 {
             config.settings.batch_ms = batch_ms;
-            // The leader's policy has the waits that bound how long an answer may wait for others.
+            // The leader's policy has the waits that bound how long an answer may wait for further answers.
             config.policy = self.group_config().policy;
         }
         config

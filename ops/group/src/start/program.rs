@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::service::StartError;
 
-/// Time between two checks whether a program has ended.
+/// Time between two checks for the end of a program.
 const END_POLL: Duration = Duration::from_millis(5);
 
 /// A child process; killed with SIGKILL when dropped.
@@ -44,7 +44,8 @@ impl Program {
     /// Sends SIGTERM, waits for the end, and returns the program's standard output, or an empty text if standard output is not piped.
     ///
     /// # Errors
-    /// [`StartError::NotReady`] after the limit; the program is then killed.
+    /// [`StartError::NotReady`] after the limit; [`StartError::Failed`] if the signal cannot be sent or the output cannot be read. The program
+    /// is then killed.
     pub async fn terminate(mut self, limit: Duration) -> Result<String, StartError> {
         self.signal("TERM")?;
         let until = Instant::now() + limit;
@@ -77,7 +78,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A program that has ended already cannot be killed, so errors are ignored.
+        // Errors are ignored: the program may have ended already.
         let _ = (self.child.kill(), self.child.wait());
     }
 }

@@ -18,7 +18,7 @@ use super::service::{Service, SiteSettings, StartError, device_id, services_of};
 
 /// Longest wait for the cloud to load its section, and for a program to end after SIGTERM.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Time between two checks whether the cloud is ready.
+/// Time between two questions to the cloud for its readiness.
 const READY_POLL: Duration = Duration::from_millis(20);
 
 /// Paths of the programs of each tier.
@@ -43,11 +43,12 @@ pub struct ProgramSettings {
     pub bundle: PathBuf,
     /// Archive of the frames that every device plays.
     pub frames: PathBuf,
-    /// Policy file of leader, edges and batching devices in place of the bundle's policy; `None`: the bundle's.
+    /// Policy file of leader, edges and batching devices; `None` for the policy of the bundle.
     pub policy: Option<PathBuf>,
-    /// Folder of the site that `headwater enroll` made: each program shows its member's certificate to broker and cloud. `None`: no TLS.
+    /// Folder of the site that `headwater enroll` made: each program shows the certificate of its member to broker and cloud. `None` for no
+    /// TLS.
     pub site_dir: Option<PathBuf>,
-    /// Log filter of the programs. `None`: they inherit the environment.
+    /// Log filter of the programs; `None` if they inherit the environment.
     pub log: Option<String>,
 }
 
@@ -97,12 +98,12 @@ impl ProgramGroup {
         self.running.remove(&service);
     }
 
-    /// The running program of a service.
+    /// The running program of a service; `None` if none was started.
     pub fn program(&self, service: Service) -> Option<&Program> {
         self.running.get(&service)
     }
 
-    /// A service whose program has ended without [`ProgramGroup::kill`], with its exit status.
+    /// Text with a service whose program has ended without [`ProgramGroup::kill`], and the exit status; `None` if there is none.
     pub fn ended(&mut self) -> Option<String> {
         self.running.iter_mut().find_map(|(service, program)| {
             program.exit_status().map(|status| format!("{service} ended by itself: {status}"))
@@ -140,7 +141,7 @@ impl ProgramGroup {
             command.args(["--broker-address", &site.broker.to_string()]);
         }
         match service {
-            // No load balancer sends requests to the group's own cloud, so the cloud need not keep answering for a while as it stops.
+            // No load balancer sends requests to the group's own cloud, so the cloud need not keep answering while it stops.
             Service::Cloud => _ = command.args(["--http-listen", &cloud, "--stop-delay-ms", "0"]),
             Service::Leader => {
                 command.args(["--cloud-url", &self.cloud_url().to_string()]);
@@ -163,7 +164,7 @@ impl ProgramGroup {
         }
         let reads_policy = match service {
             Service::Leader | Service::Edge(_) => true,
-            // A device reads the leader's policy only for its waits, which bound how long an answer may wait for others.
+            // A device reads the leader's policy only for the waits, which bound how long an answer may wait for further answers.
             Service::Device(_) => site.batch_ms > 0,
             Service::Cloud => false,
         };
@@ -230,7 +231,7 @@ impl ProgramGroup {
     }
 }
 
-/// Whether the cloud service answers that it is ready.
+/// Returns true when the cloud service answers that it is ready; an error without an answer.
 async fn is_ready(connector: &Connector, cloud: &Endpoint) -> std::io::Result<bool> {
     let limit = Duration::from_secs(1);
     let mut stream = connector.connect(cloud, limit).await?;

@@ -45,13 +45,13 @@ pub struct SiteSettings {
     pub broker: Endpoint,
     /// `QoS` of the devices' messages and of the leader's requests.
     pub qos: QoS,
-    /// Captured views of one device that may wait until its section is free; one view more sheds the oldest.
+    /// Number of captured views of one device that may wait until the section of the device is free; one view more sheds the oldest.
     pub queue_samples: usize,
-    /// Milliseconds for which an answer of a device waits for further answers that go in the same message; 0: no answer waits.
+    /// Milliseconds for which an answer of a device waits for further answers that go in the same message; 0 if no answer waits.
     pub batch_ms: u64,
-    /// Whether results list views with their frames, and the probability of every class (settings `details` and `name_frames`).
+    /// True when results list views with their frames, and the probability of every class (settings `details` and `name_frames`).
     pub details: bool,
-    /// File of the leader's journal. `None`: the leader's decisions are lost when it ends.
+    /// File of the leader's journal; `None` for no journal: the leader's decisions are then lost when the leader ends.
     pub journal: Option<PathBuf>,
 }
 
@@ -93,7 +93,6 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Makes the error of an operation from the reason.
     pub(super) fn of<E: Into<Box<dyn Error + Send + Sync>>>(operation: String) -> impl FnOnce(E) -> Self {
         move |reason| Self::Failed { operation, reason: reason.into() }
     }
@@ -104,7 +103,8 @@ pub(super) fn device_id(slot: Slot) -> DeviceId {
     DeviceId::new(format!("cam-{slot}")).expect("a number and letters make a name")
 }
 
-/// Edges that run as services of their own: all edges of a network with several. The only edge of a network runs in the leader.
+/// Edges that run as services of their own: all edges of a network with several edges, none of a network with one, which runs in the
+/// leader.
 pub fn separate_edges(network: &NetworkManifest) -> impl Iterator<Item = EdgeIndex> {
     let edges = network.edge.as_ref().map_or(0, |edge| edge.groups.len());
     EdgeIndex::first(if edges > 1 { edges } else { 0 })

@@ -1,4 +1,4 @@
-//! Sites in temporary folders: what is refused, and what a failed run leaves behind.
+//! Refusals of sites in temporary folders, and the files that a failed run leaves.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ fn a_member_whose_files_cannot_be_written_leaves_nothing() {
     let own = folder.path().join("own");
     let mut site = site(&own);
     let issued = site.issued().to_vec();
-    // The rules are first written to a file of this name; a folder in its place makes that fail.
+    // The access rules are first written to a file of this name; a folder of the same name makes that fail.
     let in_the_way = own.join("broker/access.rules.new");
     fs::create_dir(&in_the_way).unwrap();
     let (new, other_group) =
@@ -105,7 +105,7 @@ fn a_run_that_found_the_folder_empty_too_leaves_the_site_of_the_first_one_as_it_
         assert!(error.to_string().contains("has the site hall already"), "{error}");
         assert_eq!(content(&own), before);
     }
-    // As if the first run had been killed before it wrote its record.
+    // This is the state after a first run that was killed before it wrote its record.
     fs::remove_file(own.join(SITE)).unwrap();
     let before = content(&own);
     let error = second(&[]).map(drop).expect_err("refused").to_string();

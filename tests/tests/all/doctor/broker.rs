@@ -1,4 +1,4 @@
-//! The doctor and faults of the broker, or of the way to the broker.
+//! Findings of the doctor about faults of the broker and of the connection to it.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use super::provoked::{Doctor, Files};
 
 #[test]
 fn a_name_without_an_address_and_another_protocol_are_told_apart_from_a_broker_that_is_away() {
-    // A label of a host name has at most 63 bytes (RFC 1035), so this name is refused before any DNS server is asked.
+    // A label of a host name has at most 63 bytes (RFC 1035), so this name is refused without a DNS query.
     let host = "x".repeat(64);
     let files = Files::new(format!("mqtt://{host}:1883"));
     let device = files.device_with(0, "insecure = true");
@@ -59,7 +59,7 @@ fn a_wrong_password_is_told_apart_from_a_broker_that_is_away() {
     let device = files.device(0, &shipped::bundle_path(), &broker);
     let doctor = Doctor::run(&[("--device", &device)]);
     doctor.names("fail", "broker", "not authorized", "user or password is wrong");
-    // The password file can be read by everybody.
+    // Everybody may read the password file.
     doctor.names("warn", "secret", "others than its owner", "chmod 600");
     assert!(!doctor.text.contains("s3cret"), "{}", doctor.text);
     std::fs::write(&secret, "right\n").expect("the folder can be written");

@@ -1,4 +1,4 @@
-//! The doctor and certificates that a peer would refuse.
+//! Findings of the doctor about certificates that a peer would refuse.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {
     doctor.names("fail", "certificate", "tls.certificate_file: ", "from one folder of `headwater enroll`");
     doctor.names("fail", "broker", "invalid peer certificate", "another authority than `tls.authority_file`");
 
-    // The device's certificate expired two years ago; later it has one that expires in some days.
+    // The device gets a certificate that expired two years ago, and later one that expires in 10 days.
     let past = [("LD_PRELOAD", library), ("FAKETIME", "-800d"), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
     enroll("site", &["renew", "--group", "gate", "--days", "30", "cam-0"], &past);
     let doctor = check(0, &own, &own);
@@ -75,7 +75,7 @@ fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {
 
     enroll("site", &["revoke", "--group", "gate", "cam-1"], &[]);
     let revoked = member("site", "cam-1");
-    // A revoked member gets no new list of revoked certificates; every other member has the same list.
+    // A revoked member gets no new list of revoked certificates, so the list of another member is copied.
     std::fs::copy(own.join("revoked.crl"), revoked.join("revoked.crl")).expect("the folder can be written");
     broker.take();
     let _broker = mosquitto_with(&config_file, &loopback(port));
@@ -87,7 +87,7 @@ fn certificates_that_a_peer_would_refuse_are_named_by_their_settings() {
     let doctor = check(0, &own, &own);
     doctor.names("fail", "certificate", "tls.key_file: ", "from one folder of `headwater enroll`");
 
-    // As if a command had been killed after it made the folder, before it wrote the record.
+    // `headwater enroll add` leaves such a folder if it is killed after it made the folder and before it wrote the record.
     std::fs::create_dir(member("site", "cam-2")).expect("the folder can be written");
     let site = Doctor::run(&[("--site-dir", &folder.path().join("site"))]);
     site.names("fail", "site", "cam-2: no member has this folder", "run `headwater enroll add` again");

@@ -1,4 +1,4 @@
-//! `headwater doctor`: provoked failures are reported with their level, name and advice, and a whole site has no findings that fail.
+//! `headwater doctor` reports each provoked failure with level, name and advice, and has no finding of level `fail` on a sound site.
 
 mod broker;
 mod certificates;

@@ -13,7 +13,7 @@ use headwater_transport::held_port;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder with the settings files of a group, and the ports that these files name.
+/// A folder for the settings files of a group, and the ports that these files name.
 pub(crate) struct Files {
     folder: TempDir,
     /// `mqtt://host:port`.
@@ -44,7 +44,7 @@ impl Files {
         path
     }
 
-    /// Settings file of a device. `broker` is text for the end of the section `[broker]`, and may contain further sections.
+    /// Writes the settings file of a device. `broker` is text for the end of the section `[broker]`, and may have further sections.
     pub(crate) fn device(&self, slot: usize, bundle: &Path, broker: &str) -> PathBuf {
         let text = format!(
             "site = \"hall\"\ngroup = \"gate\"\nid = \"cam-{slot}\"\nslot = {slot}\nbundle = \"{}\"\nstate_dir = \"{}\"\n\
@@ -58,7 +58,7 @@ impl Files {
         self.write(&format!("device-{slot}.toml"), &text)
     }
 
-    /// Settings file of a device with further settings at its beginning, outside all sections.
+    /// Writes the settings file of a device with further settings at the beginning, outside all sections.
     pub(crate) fn device_with(&self, slot: usize, further: &str) -> PathBuf {
         let file = self.device(slot, &shipped::bundle_path(), "");
         let text = std::fs::read_to_string(&file).expect("written before");
@@ -66,7 +66,7 @@ impl Files {
         self.write(&format!("device-{slot}.toml"), &text)
     }
 
-    /// Settings file of the aggregator. `group` is text with further settings of the group.
+    /// Writes the settings file of the aggregator. `group` is text with further settings of the group.
     pub(crate) fn aggregator(&self, bundle: &Path, group: &str) -> PathBuf {
         let text = format!(
             "site = \"hall\"\ngroup = \"gate\"\nbundle = \"{}\"\n{group}\n[cloud]\nurl = \"http://127.0.0.1:{}\"\n\
@@ -89,7 +89,7 @@ impl Files {
         self.write("cloud.toml", &text)
     }
 
-    /// A bundle with another network than the shipped bundle.
+    /// Writes a bundle with another network than the shipped bundle.
     pub(crate) fn other_bundle(&self) -> PathBuf {
         let path = self.path("other.hwb");
         std::fs::write(&path, TinyNetwork::default().bundle()).expect("the folder can be written");
@@ -97,12 +97,10 @@ impl Files {
     }
 }
 
-/// Starts a program with this settings file.
 pub(crate) fn start(program: &str, settings: &Path) -> Program {
     start_with(program, settings, &[])
 }
 
-/// Starts a program with this settings file and further environment variables.
 pub(crate) fn start_with(program: &str, settings: &Path, environment: &[(&str, &str)]) -> Program {
     let mut command = programs::command(program);
     command.arg("--config").arg(settings).stdout(Stdio::null()).stderr(Stdio::null());
@@ -110,7 +108,7 @@ pub(crate) fn start_with(program: &str, settings: &Path, environment: &[(&str, &
     Program::start(&mut command).expect("the program starts")
 }
 
-/// A run of the doctor: exit code, report and its text.
+/// The result of a run of the doctor. `text` is the JSON text of `report`.
 pub(crate) struct Doctor {
     pub(crate) code: Option<i32>,
     pub(crate) report: Value,
@@ -123,7 +121,7 @@ impl Doctor {
         Self::with(arguments, &[])
     }
 
-    /// Runs the doctor with further environment variables.
+    /// As [`Doctor::run`], with further environment variables.
     pub(crate) fn with(arguments: &[(&str, &Path)], environment: &[(&str, &str)]) -> Self {
         let mut command = programs::command("headwater");
         command.args(["doctor", "--json", "--timeout-s", "5"]).envs(environment.iter().copied());
@@ -155,7 +153,7 @@ impl Doctor {
         })
     }
 
-    /// Fails unless there is a finding of this level and name whose text and advice contain these words.
+    /// Fails unless there is a finding of this level and check whose `found` and `advice` have these texts, and the exit code fits the report.
     #[track_caller]
     pub(crate) fn names(&self, level: &str, check: &str, found: &str, advice: &str) {
         assert!(
@@ -166,7 +164,7 @@ impl Doctor {
         assert_eq!(self.code, Some(i32::from(self.report["fail"] != 0)), "{}", self.text);
     }
 
-    /// Fails if there is a finding of level `fail` with a name other than these.
+    /// Fails if there is a finding of level `fail` of another check than these.
     #[track_caller]
     pub(crate) fn fails_only(&self, checks: &[&str]) {
         let fails = self.findings().filter(|finding| finding["level"] == "fail");
@@ -176,7 +174,7 @@ impl Doctor {
     }
 }
 
-/// Runs the doctor again and again until the condition holds for a run, which is returned.
+/// Runs the doctor again and again until the condition holds for a run, and returns this run.
 #[track_caller]
 pub(crate) fn until(run: impl Fn() -> Doctor, is_reached: impl Fn(&Doctor) -> bool) -> Doctor {
     let limit = Instant::now() + WAIT_LIMIT;

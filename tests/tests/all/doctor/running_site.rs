@@ -1,4 +1,4 @@
-//! The doctor and faults of running programs: killed, frozen, flapping, or not the expected program.
+//! Findings of the doctor about running programs: killed, stopped, flapping, late, or not the expected program.
 
 use headwater_tests::other_programs::{find_faketime, mosquitto};
 use headwater_tests::shipped;
@@ -35,7 +35,7 @@ fn a_whole_site_is_well_and_each_part_that_is_killed_is_named() {
     }
     assert!(!well.has("fail", "device", "", ""), "{}", well.text);
 
-    // A doctor that starts after a device was killed names the device.
+    // A doctor that runs after a device was killed names the device.
     let leader = [("--aggregator", aggregator.as_path())];
     drop(second);
     let doctor = until(|| Doctor::run(&leader), |doctor| doctor.has("fail", "device", "cam-1", "start it"));
@@ -64,7 +64,7 @@ fn a_device_that_is_stopped_flapping_or_late_is_named_by_the_doctor_of_a_running
     let (_broker, address) = mosquitto(folder.path());
     let files = Files::new(address.to_string());
     let aggregator = files.aggregator(&shipped::bundle_path(), "");
-    // A device's clock may be off by a quarter of its period, here 250 ms.
+    // The clock of a device may be off by a quarter of the period, here 250 ms.
     let [well, restless, behind] =
         [0, 1, 2].map(|slot| files.device_with(slot, "capture = \"clock\"\nperiod_ms = 1000"));
     let _aggregator = start("headwater-aggregator", &aggregator);
@@ -83,7 +83,7 @@ fn a_device_that_is_stopped_flapping_or_late_is_named_by_the_doctor_of_a_running
     };
     until(run, is_up);
 
-    // Stopped by SIGSTOP: the broker takes it for connected.
+    // SIGSTOP stops the device, and its connection to the broker stays open.
     device.signal("STOP").expect("a shell starts");
     let silent = "cam-1 of group gate is silent";
     let doctor = until(run, |doctor| doctor.has("fail", "device", silent, ""));
@@ -91,7 +91,7 @@ fn a_device_that_is_stopped_flapping_or_late_is_named_by_the_doctor_of_a_running
     device.signal("CONT").expect("a shell starts");
     until(run, is_up);
 
-    // A rival claims the slot of `cam-0`: a doctor with the rival's settings says that the leader refuses the rival.
+    // A further device claims the slot of `cam-0`: a doctor with the settings of the further device says that the leader refuses this device.
     let rival = files.device_with(3, "capture = \"clock\"\nperiod_ms = 1000");
     let settings = std::fs::read_to_string(&rival).expect("the settings were written");
     assert!(settings.contains("slot = 3"), "{settings}");
@@ -131,7 +131,7 @@ fn a_stopped_program_and_another_device_at_its_admin_port_are_told_apart_from_on
     let runs = |finding: &Value| finding["check"] == "running" && finding["level"] == "ok";
     until(|| Doctor::run(&[("--device", &first)]), |doctor| doctor.findings().any(runs));
 
-    // The settings of the second device name the admin port of the first.
+    // The settings of the second device name the admin port of the first one.
     let text = std::fs::read_to_string(&second).expect("written before");
     let port = |slot: usize| format!("127.0.0.1:{}", files.admin[2 + slot]);
     let second = files.write("device-1.toml", &text.replace(&port(1), &port(0)));

@@ -1,4 +1,4 @@
-//! The doctor and settings, bundles and policies that cannot work, and tiers with different networks or clocks.
+//! Findings of the doctor about settings, bundles and policies that cannot work, and about tiers with different networks or clocks.
 
 use std::path::Path;
 
@@ -39,11 +39,11 @@ fn a_cloud_with_another_network_is_named_and_a_clock_that_differs_from_its_clock
     let doctor = Doctor::with(&arguments, &clock("+3600s"));
     doctor.names("fail", "clock", "s ahead of the cloud", "set the clock");
     let doctor = Doctor::with(&arguments, &clock("-60s"));
-    // The clock is equally far behind the cloud's and the time of the settings file, so either may be named.
+    // The clock is about as far behind the clock of the cloud as behind the time of the settings file, so either of the two may be named.
     doctor.names("warn", "clock", "s behind the", "set the clock");
     let doctor = Doctor::with(&arguments, &clock("1999-12-31 12:00:00"));
     doctor.names("fail", "clock", "has passed long ago", "set the clock");
-    // A cloud on this machine has the same wrong clock, so the clock is compared with the settings file's time.
+    // A cloud on the same machine has the same wrong clock, so the clock is compared with the time of the settings file.
     drop(running_cloud);
     let _cloud = start_with("headwater-cloud", &cloud, &clock("-3600s"));
     let asked = || Doctor::with(&arguments, &clock("-3600s"));
@@ -117,7 +117,7 @@ fn without_a_settings_file_the_doctor_takes_those_of_the_machine_or_says_what_to
             "{said}"
         );
     } else {
-        // On a machine that has settings in `/etc/headwater`, the doctor checks those.
+        // On a machine with settings in `/etc/headwater`, the doctor checks these settings.
         assert_ne!(output.status.code(), Some(2), "{said}");
         assert!(own.iter().all(|place| printed.contains(place.as_str())), "{printed}");
     }

@@ -1,7 +1,7 @@
 //! The engine ONNX Runtime, a shared library that is loaded at run time. It is faster than tract.
 //!
-//! The library comes from the configured path, else from `ORT_DYLIB_PATH` (the caller reads the environment), else from the system's
-//! library folders. A process loads one library once; later engines use it too, whatever path they name.
+//! The library comes from the configured path, else from `ORT_DYLIB_PATH` (the caller reads the environment), else from a list of
+//! common paths. A process loads one library once; later engines use it too, whatever path they name.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ const DEFAULT_PATHS: [&str; 4] = [
     "/opt/onnxruntime/lib/libonnxruntime.so",
 ];
 
-/// The environment of this process; ONNX Runtime allows one.
+/// ONNX Runtime's environment; a process may have only one.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
 /// ONNX Runtime cannot be used.
@@ -47,7 +47,7 @@ pub enum OrtError {
         /// Error of the loader.
         reason: String,
     },
-    /// No library was named and none is at the default paths.
+    /// No library was named, and none of these default paths has a library that loads.
     #[error("ONNX Runtime: found no library in {}", .0.join(", "))]
     NotFound(Vec<String>),
     /// The library loaded but does not start.
@@ -106,11 +106,11 @@ impl Engine for OrtEngine {
     }
 }
 
-/// A session that takes batches of any size.
+/// A section in an ONNX Runtime session, which takes batches of any size.
 struct OrtSection {
     manifest: SectionManifest,
     session: Session,
-    /// Shape of a batch; the first dimension is its size.
+    /// Shape of the input; the first dimension is the batch size.
     shape: Vec<usize>,
     values: Vec<f32>,
     unit: Unit,
@@ -143,7 +143,7 @@ impl Section for OrtSection {
     }
 }
 
-/// Starts a session on one thread: the services run one section on each core.
+/// Starts an ONNX Runtime session with one thread, because the services run one section on each core.
 fn start(environment: &Environment, onnx: &[u8]) -> ort::Result<Session> {
     Session::builder(environment)?
         .with_optimization_level(GraphOptimizationLevel::Level3)?

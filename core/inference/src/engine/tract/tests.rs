@@ -32,7 +32,6 @@ fn load(manifest: &SectionManifest, onnx: &[u8]) -> Result<Box<dyn Section>, Eng
     TractEngine::new().load(&SectionBytes { manifest, onnx: onnx.into(), packed: None })
 }
 
-/// `y = relu(x)`, any shape.
 fn relu(shape: &[usize]) -> Vec<u8> {
     let mut graph = OnnxGraph::new(shape);
     let y = graph.node("Relu", &["x"], &[]);

@@ -17,24 +17,21 @@ use crate::leader::{Action, Micros};
 /// Largest number of awaited samples; beyond it the lowest id is dropped.
 const MAX_AWAITED: usize = 65_536;
 
-/// Time beyond [`Policy::late_ms`](crate::policy::Policy::late_ms) that devices have to answer. A device whose answer was lost sees that
+/// Time after [`Policy::late_ms`](crate::policy::Policy::late_ms) in which devices may still answer. A device whose answer was lost sees that
 /// the sample is not settled, and sends the answer again after some seconds.
 const SEND_AGAIN_MS: u32 = 10_000;
 
-/// Awaited samples.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct AwaitedSamples {
     pub(super) samples: BTreeMap<SampleId, Awaited>,
-    /// Whether the connection to the broker is lost. Then no answer can come, so no sample is dropped.
+    /// True while the connection to the broker is lost. No answer can come then, so no sample is dropped for its time.
     is_disconnected: bool,
 }
 
-/// An awaited sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Awaited {
     /// Time at which the sample is dropped.
     due: Micros,
-    /// Reason of the drop.
     reason: Dropped,
 }
 
@@ -43,7 +40,7 @@ impl AwaitedSamples {
         self.samples.contains_key(&sample)
     }
 
-    /// Adds a sample; if there are too many, takes out the sample with the lowest id and returns it.
+    /// Adds a sample. If there are too many, takes out the sample with the lowest id and returns it with the reason of its drop.
     fn insert(&mut self, sample: SampleId, awaited: Awaited) -> Option<(SampleId, Dropped)> {
         self.samples.insert(sample, awaited);
         if self.samples.len() <= MAX_AWAITED {
@@ -52,7 +49,8 @@ impl AwaitedSamples {
         self.samples.pop_first().map(|(sample, awaited)| (sample, awaited.reason))
     }
 
-    /// Takes out a sample whose time is over; returns the reason of its drop.
+    /// Takes out a sample whose time is over and returns the reason of its drop; `None` if the sample is not due or
+    /// the connection is lost.
     fn take_due(&mut self, sample: SampleId, now: Micros) -> Option<Dropped> {
         if self.is_disconnected {
             return None;
@@ -107,7 +105,7 @@ impl Leader {
         }
     }
 
-    /// Whether the sample is open, awaited or closed.
+    /// True when the sample is open, awaited or closed.
     pub(super) fn is_known(&self, sample: SampleId) -> bool {
         self.state.open.contains_key(&sample)
             || self.state.awaited.contains(sample)
@@ -139,7 +137,6 @@ impl Leader {
         }
     }
 
-    /// Drops all awaited samples.
     pub(super) fn drop_all_awaited(&mut self) {
         for (sample, awaited) in std::mem::take(&mut self.state.awaited.samples) {
             self.drop_awaited(sample, awaited.reason);

@@ -31,12 +31,12 @@ impl Leader {
         };
         match open.best {
             Some(best) => self.decide(sample, best, left),
-            // No exit comes before the cloud, or that exit's section failed.
+            // The network has no exit before the cloud, or that exit's section failed.
             None => self.end_without_answer(sample, Undecided::NoExit, left),
         }
     }
 
-    /// Ends a sample that no exit answers, as the policy says.
+    /// Ends a sample that no exit answers, with the class prior or undecided, as [`Policy::no_answer`](crate::policy::Policy) says.
     pub(super) fn end_without_answer(&mut self, sample: SampleId, reason: Undecided, left: LeaveReason) {
         let Some(open) = self.state.open.get(&sample) else { return };
         let network = &self.networks[open.generation];
@@ -49,7 +49,7 @@ impl Leader {
         self.end(sample, (answer, undecided), left, None);
     }
 
-    /// Decides a sample under the leader's own policy. An answer that no exit was sure of may be too uncertain to be claimed.
+    /// Decides a sample under the leader's own policy. If no exit was sure, the policy may leave the sample undecided.
     pub(super) fn decide(&mut self, sample: SampleId, answer: ExitAnswer, left: LeaveReason) {
         let Some(open) = self.state.open.get(&sample) else { return };
         let policy = self.state.networks[open.generation].policy(open.policy);
@@ -58,7 +58,7 @@ impl Leader {
         self.end(sample, (answer, (!is_claimed).then_some(Undecided::Unsure)), left, None);
     }
 
-    /// Ends a sample with an answer, or undecided. `policy` is that of a device that decided by itself.
+    /// Ends a sample with an answer, or undecided. `policy` is the policy of a device that decided by itself; `None` if the leader decides.
     pub(super) fn end(
         &mut self,
         sample: SampleId,
@@ -110,18 +110,18 @@ impl Leader {
             self.state.closed.keep_revisable(Revisable { decision, device_classes });
         }
         self.state.closed.decided(sample, self.state.now);
-        // Without triggers, as in a group that numbers by clock, decisions alone confirm ids.
+        // In a group without triggers, such as one that numbers by clock, only decisions show that an id is right.
         self.state.plausible_ids.believed.believe(sample);
         self.actions.push(Action::Decide(decision));
         self.close(open);
     }
 
-    /// The decision with the answer of the votes up to its sample, if the group smooths its answers. The journal keeps that answer. Votes
-    /// are not kept, so after a restart only later decisions vote.
+    /// The decision with its smoothed answer, if the group smooths its answers. The journal has the smoothed answer but not the votes, so
+    /// after a restart only later decisions vote.
     fn smoothed(&mut self, decision: Decision, open: &OpenSample) -> Decision {
         let Some(smoothing) = self.smoothing else { return decision };
         let network = &self.networks[open.generation];
-        // The class prior answers where no exit was applied, and does not vote.
+        // An answer by the class prior, without any exit applied, does not vote.
         let class = decision.class.filter(|_| !decision.exits.is_empty());
         let votes = self.state.votes.with(smoothing, &decision, class);
         let answer = majority(&votes);
@@ -134,14 +134,14 @@ impl Leader {
         Decision { smoothed, ..decision }
     }
 
-    /// Names of the missing devices now. An unknown device is named `slot N`, which no device's own name can be.
+    /// Present names of the devices in missing slots. An unknown device is named `slot N`, which cannot be the name of a device.
     fn missing_names(&self, presence: &Presence) -> Vec<String> {
         let name = |slot| self.state.device_names.get(&slot).map(ToString::to_string);
         let slots = presence.missing_slots();
         slots.map(|slot| name(slot).unwrap_or_else(|| format!("slot {slot}"))).collect()
     }
 
-    /// The views of present slots in the order of the slots, with the names of their devices now.
+    /// The views of present slots in the order of the slots, with the present names of their devices.
     fn named_views(&self, mut views: Vec<SlotView>, presence: &Presence) -> Vec<SlotView> {
         views.retain(|view| presence.present().contains(view.slot));
         views.sort_by_key(|view| view.slot);
@@ -151,7 +151,7 @@ impl Leader {
         views
     }
 
-    /// Publishes the cloud's answer, once, if the sample was decided without the cloud at the deadline.
+    /// Publishes the cloud's answer, once, if the sample was decided without the cloud at its deadline.
     pub(super) fn revise(&mut self, sample: SampleId, logits: &[f32]) {
         let Some(Revisable { mut decision, device_classes }) = self.state.closed.take_revisable(sample)
         else {
@@ -160,6 +160,10 @@ impl Leader {
         };
         let decided_by = self.networks.iter().find(|(_, network)| network.config.network == decision.network);
         let Some((generation, network)) = decided_by else { return };
+        if logits.len() != network.config.classes() {
+            self.state.counts.misfits += 1;
+            return;
+        }
         let policy = self.state.networks[generation].policy(decision.policy);
         let input = device_classes.input(logits, decision.presence.present());
         let assessment = policy.of(Exit::CLOUD).assess(input);
@@ -186,7 +190,7 @@ impl Leader {
         self.close(open);
     }
 
-    /// Drops a sample that cannot be opened, once.
+    /// Drops a sample that cannot be opened, unless the sample is known to be closed.
     pub(super) fn drop_refused(&mut self, sample: SampleId, reason: Dropped) {
         if !self.state.closed.contains(sample) {
             self.state.closed.refused(sample, reason);

@@ -49,11 +49,11 @@ pub(super) struct DeviceMessage {
     pub(super) sample: SampleId,
     /// Time from capture to sending, ms.
     pub(super) age_ms: u16,
-    /// Whether the message comes from a spool, after the sample's time.
+    /// True when the message comes from a spool, after the sample's time.
     pub(super) late: bool,
 }
 
-/// Open samples that the late messages of one device may have opened: as many as it sends without an acknowledgement.
+/// Largest number of open samples that late messages of one device have opened: as many as the device sends without an acknowledgement.
 const MAX_SPOOLED: usize = 256;
 
 impl Leader {
@@ -120,7 +120,8 @@ impl Leader {
         self.close_window_if_complete(message.sample);
     }
 
-    /// Takes the decision of a device. `scores` are those of its exit; empty if the device did not tell them.
+    /// Takes the decision of a device. `scores` are the scores of the device's exit; empty if the device did not
+    /// send them.
     fn device_decided(&mut self, message: DeviceMessage, decision: DeviceDecision, scores: &[f32]) {
         let Some(open) = self.state.open.get_mut(&message.sample) else { return };
         open.presence.set(message.slot, SlotPresence::Present);
@@ -144,7 +145,7 @@ impl Leader {
         self.end(message.sample, (answer, None), LeaveReason::Sure, Some(policy));
     }
 
-    /// Whether the network has the slot of the message, and answers of this kind and size.
+    /// True when the network has the slot of the message, and answers of this kind and size.
     pub(super) fn fits(&self, message: DeviceMessage, answer: DeviceAnswer<'_>) -> bool {
         let Some(network) = self.networks.get(message.generation) else { return false };
         let configuration = network.config.configuration;
@@ -160,7 +161,7 @@ impl Leader {
         fits_network && message.slot.index() < network.config.slots
     }
 
-    /// The open sample that an answer belongs to; a new sample is opened. `None` when the answer does not count. The slot must be one of
+    /// The open sample that an answer belongs to, opened if it is new. `None` when the answer is ignored or refused. The slot must be one of
     /// the network.
     pub(super) fn open_for(&mut self, message: DeviceMessage) -> Option<&mut OpenSample> {
         let DeviceMessage { generation, slot, sample, late, .. } = message;
@@ -208,7 +209,7 @@ impl Leader {
         self.state.open.get_mut(&sample).map(Box::as_mut)
     }
 
-    /// Whether the sample of a message has ended. If ids tell the time, a sample that was only refused has not ended for answers in time.
+    /// True when the sample of a message has ended. If ids tell the time, a refused sample has not ended for answers in time.
     fn has_ended(&self, DeviceMessage { sample, late, .. }: DeviceMessage) -> bool {
         let tells_time = self.state.plausible_ids.period_ms().is_some();
         if tells_time && !late {
@@ -287,12 +288,12 @@ impl Leader {
         self.state.open.insert(sample, moved);
     }
 
-    /// Whether a message comes after its sample's time: one that says so and is younger than a window is in time.
+    /// True when a message is marked late and is at least as old as a window. A message marked late but younger counts as in time.
     fn is_spooled(&self, DeviceMessage { generation, age_ms, late, .. }: DeviceMessage) -> bool {
         late && u32::from(age_ms) >= self.state.networks[generation].policy.window_ms
     }
 
-    /// Makes an ordinary sample of one that a late message opened, when an answer in time comes.
+    /// Gives a sample that a late message opened the times of an ordinary sample, when an answer in time comes.
     fn bring_into_time(&mut self, message: DeviceMessage) {
         let now = self.state.now;
         let (is_spooled, policy) =
@@ -310,7 +311,7 @@ impl Leader {
         self.state.timers.push(open.due, message.sample);
     }
 
-    /// Drops the oldest sample that this device has opened by late messages, where it has opened too many.
+    /// Drops the oldest sample that late messages of this device opened, if [`MAX_SPOOLED`] of these samples are open.
     fn bound_spooled(&mut self, slot: Slot) {
         if self.state.open.len() < MAX_SPOOLED {
             return;

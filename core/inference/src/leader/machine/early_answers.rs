@@ -8,7 +8,8 @@
 //!                 └── neither within the window ──> refused
 //! ```
 //!
-//! So one faulty device cannot have samples decided before they exist. The only device that is up is believed.
+//! So one faulty device cannot have samples decided before they exist. If only one device is up, its answers are
+//! not held.
 
 use headwater_protocol::{DeviceDecision, SampleId, Slot, SlotSet};
 use serde::{Deserialize, Serialize};
@@ -80,8 +81,8 @@ impl EarlyAnswers {
 }
 
 impl Leader {
-    /// Whether a message names a plausible sample ahead of all known triggers and of all ids that other devices have named. Never so for
-    /// the only device that is up.
+    /// True when a message names a plausible sample ahead of all known triggers and of all ids that other devices have named; always false
+    /// for the only device that is up.
     pub(super) fn is_early(&mut self, message: DeviceMessage) -> bool {
         let DeviceMessage { sample, .. } = message;
         let others = self.slots_up() - SlotSet::single(message.slot);
@@ -92,7 +93,7 @@ impl Leader {
             && self.check_new(message).is_ok()
     }
 
-    /// Holds an early message.
+    /// Holds an early message; refuses the message if its slot has [`MAX_HELD`] held messages.
     pub(super) fn hold(&mut self, message: DeviceMessage, content: EarlyContent, frame: Option<&NamedFrame>) {
         self.refuse_expired();
         let of_slot = self.state.early.0.iter().filter(|held| held.message.slot == message.slot);
@@ -121,7 +122,7 @@ impl Leader {
         }
     }
 
-    /// The sample of the first held message that does not fit its network.
+    /// The sample of the first held message that does not fit its network; `None` if all fit.
     pub(super) fn first_early_misfit(&self, early: &EarlyAnswers) -> Option<SampleId> {
         let fits = |EarlyAnswer { message, content, .. }: &EarlyAnswer| match content.as_answer() {
             Ok(answer) => self.fits(*message, answer),

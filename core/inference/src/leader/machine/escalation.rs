@@ -87,7 +87,7 @@ impl Leader {
         self.take_features(message, map);
     }
 
-    /// Whether the network of a message has this slot and maps of this size.
+    /// True when the network of a message has this slot and maps of this size.
     pub(super) fn features_fit(&self, message: DeviceMessage, bits: Option<&[u8]>) -> bool {
         self.networks.get(message.generation).is_some_and(|Network { config, .. }| {
             message.slot.index() < config.slots && bits.is_none_or(|bits| bits.len() == config.packed_bytes)

@@ -43,13 +43,13 @@ pub use state::{LeaderState, StateError};
 pub struct Leader {
     networks: PerNetwork<Network>,
     pub(super) state: LeaderState,
-    /// Whether every result lists the views and the class probabilities.
+    /// True when every result lists the views and the class probabilities.
     details: bool,
-    /// Second answer of each result, from the latest decisions; `None` for none.
+    /// Smoothing of the answers over time; `None` if results have no smoothed answer.
     smoothing: Option<Smoothing>,
     /// Wall clock at the event being handled, ms since 1970.
     wall_ms: u64,
-    /// Why the event being handled was refused.
+    /// The refused id of the event being handled; `None` unless it was refused.
     refusal: Option<Implausible>,
     /// While an event is handled: the actions that the caller gave, then those that the event causes. Empty between events.
     actions: Vec<Action>,
@@ -58,11 +58,11 @@ pub struct Leader {
 /// Counts of ignored messages by reason, and of windows without all answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// A slot answered twice; normal on a busy link.
+    /// Answers of a slot that had answered the sample before; normal on a busy link.
     pub duplicates: u64,
-    /// The sample's window had ended, or the sample was closed or too old, before the message came.
+    /// Messages that came after the sample's window had ended, or whose sample was closed or too old.
     pub after_close: u64,
-    /// The slot is outside the network, or the vector has another length than the network's.
+    /// Messages that do not fit the network: another slot, edge, kind of answer, class or length.
     pub misfits: u64,
     /// Messages and triggers of new samples whose ids are not plausible.
     pub implausible: u64,
@@ -107,8 +107,8 @@ impl Leader {
         self
     }
 
-    /// Sets whether every result lists its views, with their capture times, and the class probabilities. Without it only results of devices
-    /// that name their frames do.
+    /// Sets `details`: if true, every result lists its views with their capture times, and the class probabilities; if false, only results
+    /// of samples whose devices name their frames do.
     #[must_use]
     pub fn with_details(mut self, details: bool) -> Self {
         self.details = details;
@@ -162,8 +162,8 @@ impl Leader {
         std::mem::swap(&mut self.actions, actions);
     }
 
-    /// Takes one event and appends the actions that follow. `generation` is the network that the event's device or edge runs; it means
-    /// nothing for events from elsewhere. Returns why the event was refused, if its sample's id is not plausible.
+    /// Takes one event and appends the actions that follow. `generation` is the network that the event's device or edge runs; other
+    /// events ignore it. Returns the refused id if the id of the event's sample is not plausible, otherwise `None`.
     pub fn handle(
         &mut self,
         now: Now,
@@ -224,7 +224,7 @@ impl Leader {
         self.refusal.take()
     }
 
-    /// When [`Event::Tick`] is needed next; `None` if no tick is needed. The time may be too early, never too late.
+    /// Time at which [`Event::Tick`] is needed next; `None` if no tick is needed. The time may be too early, never too late.
     pub fn next_timer(&self) -> Option<Micros> {
         self.state.timers.earliest()
     }
@@ -234,17 +234,17 @@ impl Leader {
         &self.state.closed.settled
     }
 
-    /// The newest sample that was opened.
+    /// Largest id of the opened samples, those before a restart included.
     pub fn newest(&self) -> SampleId {
         self.state.newest
     }
 
-    /// Numbering of samples by the devices; `None` while no device's birth message has named it.
+    /// Numbering of samples by the devices; `None` until a device's birth message or the journal has named it.
     pub fn numbering(&self) -> Option<Numbering> {
         self.state.plausible_ids.numbering
     }
 
-    /// Samples that are open, oldest first.
+    /// Samples that are open, lowest id first.
     pub fn open_samples(&self) -> impl ExactSizeIterator<Item = SampleId> + '_ {
         self.state.open.keys().copied()
     }
@@ -254,7 +254,7 @@ impl Leader {
         self.state.awaited.samples.len()
     }
 
-    /// The latest trigger that is too far ahead to be believed before a second one near it comes.
+    /// The latest trigger that is too far ahead to be believed before a second trigger near it comes; `None` if there is none.
     pub fn unconfirmed_trigger(&self) -> Option<SampleId> {
         self.state.plausible_ids.believed.unconfirmed()
     }
@@ -284,7 +284,7 @@ impl Leader {
         self.state.closed.notice_published(&notice.late, self.state.now);
     }
 
-    /// Makes the next notice complete: the broker may have lost the retained one.
+    /// Makes the next notice complete: the broker may have lost the retained notice.
     pub fn begin_notices(&mut self) {
         self.state.closed.begin_notices();
     }
@@ -305,7 +305,7 @@ impl Leader {
         self.state.networks.iter().fold(SlotSet::EMPTY, |up, (_, network)| up | network.devices.up)
     }
 
-    /// Since when the device in a slot has answered no window, if it missed the latest three windows or more; `None` for any other slot.
+    /// End of the first of the latest three windows, for a slot that is up and answered none of the three; `None` for any other slot.
     pub fn unanswered_since(&self, generation: Generation, slot: Slot) -> Option<Micros> {
         self.state.networks.get(generation)?.devices.unanswered_since(slot)
     }
@@ -327,7 +327,7 @@ impl Leader {
     }
 
     /// Devices that are left out because their clocks are ahead of their group, or whose clocks are behind by more than a quarter of the
-    /// period; none unless the group numbers by clock.
+    /// period; empty unless the group numbers by clock.
     pub fn clocks_off(&self) -> Vec<(Slot, ClockOff)> {
         match self.state.plausible_ids.numbering {
             Some(Numbering::Clock { period_ms }) => {
@@ -377,7 +377,7 @@ impl Leader {
                 self.end_awaited(sample);
                 continue;
             };
-            // The timer of a stage that ended before means nothing.
+            // The timer of a stage that has ended is ignored.
             if open.due > self.state.now {
                 continue;
             }

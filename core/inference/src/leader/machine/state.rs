@@ -88,7 +88,8 @@ impl Leader {
         &self.state
     }
 
-    /// Goes on from a state of a leader of the same networks. Policies, counts and the allowed clock difference are those of the state.
+    /// Goes on from a state of a leader of the same networks. Policies, counts and the allowed clock difference come from the
+    /// state.
     ///
     /// # Errors
     /// When the state is of other networks, or one of its samples does not fit its network. The leader then stays as it was.
@@ -107,7 +108,7 @@ impl Leader {
         }
     }
 
-    /// The first sample of a state that does not fit its network.
+    /// The first sample of a state that does not fit its network; `None` if all fit.
     fn first_misfit(&self, state: &LeaderState) -> Option<SampleId> {
         let fits_open = |sample: SampleId, open: &OpenSample| {
             let network = self.networks.get(open.generation);

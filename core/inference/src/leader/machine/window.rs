@@ -34,9 +34,8 @@ impl Leader {
         let network = &mut self.networks[open.generation];
         let state = &mut self.state.networks[open.generation];
         open.stages.window_us = open.elapsed(self.state.now);
-        self.state.counts.missing += u64::from(open.presence.missing_count());
         if open.is_from_spool() {
-            // The sample's own time begins when every device has answered.
+            // The deadline of a late sample counts from the end of its window.
             let policy = state.policy(open.policy);
             open.deadline = open.deadline.min(self.state.now.plus_ms(policy.deadline_ms));
         } else {
@@ -49,11 +48,12 @@ impl Leader {
                 open.presence.set(slot, SlotPresence::Present);
             }
         }
+        self.state.counts.missing += u64::from(open.presence.missing_count());
         if open.presence.missing_count() > 0 {
             open.degrade(Degraded::DeviceMissing);
         }
         let present = open.presence.present_count();
-        // One device's late view alone must not decide where others may have seen the sample.
+        // The late view of one device alone must not decide a sample that other devices may have seen.
         let is_alone = open.is_from_spool()
             && open.presence.answered().len() == 1
             && !((state.devices.up | open.given_up) - open.presence.answered()).is_empty();

@@ -22,7 +22,6 @@ impl Group {
         self.leader.settled().dropped.get(&reason).copied().unwrap_or(0)
     }
 
-    /// Every range in the notice, as pairs.
     pub(super) fn closed(&self) -> Vec<(u64, u64)> {
         let closed = self.leader.notice().closed;
         closed.into_iter().map(|(first, last)| (first.0, last.0)).collect()

@@ -1,4 +1,4 @@
-//! Bounds, counts, and which messages count.
+//! Bounds, counts, and messages that change nothing.
 
 use headwater_protocol::Settled;
 
@@ -108,6 +108,17 @@ fn a_device_that_is_alone_is_waited_for_again_when_it_decides_in_time() {
         let actions = group.summary(0, 5, &UNSURE);
         assert_eq!(actions.is_empty(), is_late, "{actions:?}");
     }
+}
+
+#[test]
+fn a_view_whose_scores_are_lost_but_whose_map_came_is_not_missing() {
+    let mut group = Group::alone();
+    group.features(0, 1);
+    group.after_ms(50);
+    assert_eq!(group.leader.counts().missing, 0);
+    group.summary(0, 2, &UNSURE);
+    group.after_ms(50);
+    assert_eq!(group.leader.counts().missing, 0);
 }
 
 #[test]

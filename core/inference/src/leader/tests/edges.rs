@@ -317,7 +317,6 @@ fn features_that_devices_send_to_their_edges_are_not_counted_as_unawaited() {
     assert_eq!(group.leader.counts(), Counts::default());
 }
 
-/// One device that may decide itself, in front of one edge.
 fn alone_before_an_edge() -> Group {
     let config = LeaderConfig {
         configuration: Configuration::D,

@@ -228,7 +228,7 @@ fn a_restart_remembers_which_implausible_samples_were_dropped_and_does_not_begin
     );
 }
 
-/// A refused trigger: what the leader says, and its actions.
+/// Hands the leader a trigger that it must refuse; returns the reason and the actions.
 fn refused_trigger(group: &mut Group, sample: u64) -> (String, Vec<Action>) {
     group.refused(Event::Trigger { sample: SampleId(sample) })
 }
@@ -361,7 +361,6 @@ fn the_clock_difference_is_a_setting() {
     }
 }
 
-/// The decision of a sample.
 fn decided(group: &Group, sample: u64) -> &Decision {
     let mut decisions = group.done.iter().filter_map(|action| {
         let Action::Decide(decision) = action else { return None };

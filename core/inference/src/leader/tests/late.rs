@@ -8,7 +8,7 @@ impl Group {
     pub(super) fn given_up(&mut self, index: u8, sample: u64) -> Vec<Action> {
         let (slot, sample) = (slot(index), SampleId(sample));
         let answer = DeviceAnswer::GivenUp;
-        // Devices say no age of it.
+        // A device states no age for a sample that it gave up.
         self.event(Event::DeviceAnswer { slot, sample, age_ms: 0, late: true, answer, frame: None })
     }
 
@@ -152,7 +152,7 @@ fn a_sample_that_every_device_gave_up_is_dropped_with_its_reason() {
     let actions = group.given_up(2, 90);
     assert_eq!(actions, [Action::Drop { sample: SampleId(90), reason: Dropped::SpoolFull }]);
     assert_eq!(group.published_late(), [90]);
-    // A sample that one device still has goes on without the others; their views are lost, so its scores alone do not decide.
+    // A sample that one device still has goes on. The views of the other devices are lost, so the scores of one device do not decide.
     group.given_up(0, 91);
     group.given_up(1, 91);
     assert_eq!(group.late(2, 91, &SURE), [request(91, 0b100)]);

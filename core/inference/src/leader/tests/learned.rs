@@ -5,7 +5,7 @@ use headwater_protocol::{EdgeIndex, LeaveReason};
 use super::*;
 use crate::policy::{ExitRule, LearnedWeights, Weight};
 
-/// Weights that depend on the devices alone, so that the confidence tells which devices counted.
+/// A policy whose weights depend on the devices alone, so that the confidence shows which devices counted.
 fn policy(threshold: f32) -> Policy {
     let [bias, softmax, present, disagreement] =
         [-1.0, 0.0, -0.25, 3.0].map(|value| Weight::new(value).expect("finite"));
@@ -32,7 +32,6 @@ fn group(threshold: f32) -> Group {
     Group::of(LeaderConfig { policy: policy(threshold), ..config() })
 }
 
-/// Scores of a device whose most likely class is `class`.
 fn scores(class: usize, score: f32) -> [f32; CLASSES] {
     std::array::from_fn(|other| if other == class { score } else { 0.0 })
 }

@@ -1,4 +1,4 @@
-//! Another policy while the leader runs: open samples keep theirs.
+//! A change of policy while the leader runs: open samples keep their policy.
 
 use super::*;
 use crate::policy::Temperature;
@@ -6,7 +6,6 @@ use crate::policy::Temperature;
 const OLD: PolicyId = PolicyId([4; 8]);
 const NEW: PolicyId = PolicyId([8; 8]);
 
-/// The policy of the tests with this threshold for every exit.
 fn policy(threshold: f32) -> Policy {
     let mut policy = config().policy;
     for exit in Exit::FIRST {

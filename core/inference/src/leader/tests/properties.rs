@@ -6,7 +6,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One random event.
 #[derive(Clone, Debug)]
 pub(super) enum RandomEvent {
     Summary(u8, u64, bool),
@@ -106,7 +105,7 @@ proptest! {
             group.random_event(event);
         }
         group.event(Event::Connected);
-        // Runs all timers. Each must end a stage, so their number is bounded.
+        // Runs all timers. Their number is bounded, because every wait has an end.
         for _ in 0..10_000 {
             let Some(timer) = group.leader.next_timer() else { break };
             group.now = group.now.max(timer);

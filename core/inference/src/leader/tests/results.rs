@@ -13,7 +13,6 @@ fn exits(decision: &Decision) -> Vec<(Exit, Option<f32>)> {
     decision.exits.iter().map(|applied| (applied.exit, applied.threshold_confidence)).collect()
 }
 
-/// The last decision of a group that has decided.
 #[track_caller]
 fn last(group: &Group) -> Decision {
     let decided = group.done.iter().rev().find_map(|action| {
@@ -147,7 +146,7 @@ fn an_answer_that_no_exit_was_sure_of_is_undecided_below_the_confidence_of_the_p
     assert_eq!((unsure.class, unsure.label, unsure.undecided), (None, None, Some(Undecided::Unsure)));
     assert_eq!((unsure.exit, unsure.left, unsure.exits.len()), (Exit::CLOUD, LeaveReason::LastExit, 2));
 
-    // The exit that answers in place of the cloud claims no more.
+    // The exit that answers in place of the cloud needs the same confidence.
     group.ask_cloud(4);
     group.cloud_fails(4, Degraded::CloudRefused);
     assert_eq!((last(&group).exit, last(&group).undecided), (Exit::LOCAL, Some(Undecided::Unsure)));
@@ -182,7 +181,7 @@ fn a_group_that_smooths_has_the_answer_of_its_latest_decisions_beside_each_decis
     without.all(1, &SURE);
     assert_eq!(last(&without).smoothed, None);
 
-    // The journal keeps answers and no votes.
+    // The journal has the smoothed answers but not the votes.
     let published = last(&group);
     let Group { leader, now, done } = group.restarted();
     let mut restarted = Group { leader: leader.with_smoothing(Some(smoothing)), now, done };

@@ -149,6 +149,16 @@ fn the_wait_for_features_ends_at_the_deadline_and_the_cloud_is_then_not_asked() 
 }
 
 #[test]
+fn a_late_answer_of_the_cloud_with_another_number_of_classes_revises_nothing() {
+    let mut group = Group::new();
+    group.ask_cloud(1);
+    let found = decision(&group.after_ms(300));
+    assert_eq!(found.degraded, [Degraded::CloudTimeout]);
+    assert_eq!(group.cloud(1, &[9.0; CLASSES + 1]), []);
+    assert_eq!(group.leader.counts().misfits, 1);
+}
+
+#[test]
 fn a_cloud_with_less_than_a_millisecond_left_is_not_asked() {
     for (past_us, is_asked) in [(29_000, true), (29_001, false)] {
         let mut group = Group::new();

@@ -169,7 +169,7 @@ fn a_state_of_another_format_or_without_all_slots_is_refused() {
     }
 }
 
-/// A group's state is refused by a leader of that configuration, which goes on without it.
+/// Checks that a leader of this configuration refuses the state of a group, and stays as it was.
 #[track_caller]
 fn refused(group: &Group, config: LeaderConfig, sentence: &str) {
     let mut other = Group::of(config);

@@ -5,7 +5,6 @@ use headwater_protocol::{FrameName, SlotView, UtcTime};
 use super::*;
 use crate::leader::NamedFrame;
 
-/// A group whose results all have views and probabilities.
 fn detailed() -> Group {
     let Group { leader, now, done } = Group::new();
     Group { leader: leader.with_details(true), now, done }

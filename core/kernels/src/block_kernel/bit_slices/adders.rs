@@ -116,7 +116,7 @@ pub(super) fn count_up(digits: usize, sums: &[Sums], signs: &[u8], count: &mut [
     }
 }
 
-/// Sets the bits of pixels where `2 * count + half >= number`.
+/// A row with the bits of the pixels set where `2 * count + half >= number`.
 ///
 /// The digits are compared from the lowest on. After each digit the result says whether the digits so far are at least those of `number`.
 #[inline(always)]

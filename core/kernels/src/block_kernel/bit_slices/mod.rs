@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Three taps with three signs have only eight sums, so the sums and carries of each group of three taps are made once for all
-//! filters. A filter adds one of the eight sums for each group: about 3.5 logical instructions a tap for 256 pixels. Every
-//! processor has these instructions; counting the bits of words takes three instructions for 64 products.
+//! filters. A filter adds one of the eight sums for each group: about 3.5 logical operations on rows of 256 bits a tap. Every
+//! processor has these operations; counting the bits of words takes three instructions for 64 products.
 //!
 //! The pixels of a channel follow one another, row after row, so a tap sees the map shifted by some bits. Masks remove the pixels
 //! beyond the end of a row or outside the map. Half of a pixel's padded taps count as +1 from the start, so that one comparison
@@ -41,7 +41,6 @@ const ROUND_GROUPS: usize = 8;
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
 
-/// Counts in bit slices; see the module.
 pub(super) struct BitSlices;
 
 impl BlockKernel for BitSlices {
@@ -89,14 +88,14 @@ impl BlockKernel for BitSlices {
 
     #[inline(always)]
     fn run<S: Simd>(_: S, block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
-        // Code paths with lookups do not choose this kernel, and do not compile it.
+        // Code paths with lookups never choose this kernel; the condition keeps it from being compiled for them.
         if !S::HAS_BYTE_LOOKUP {
             convolve(block, scratch, output);
         }
     }
 }
 
-/// Sizes of a block's tiles and masks, worked out once a run.
+/// Sizes of a block's tiles and masks.
 #[derive(Clone, Copy)]
 struct Sizes {
     pixels: PixelWords,
@@ -137,14 +136,13 @@ impl Sizes {
     }
 }
 
-/// Computes a block.
 #[inline(always)]
 fn convolve(block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
     let (shape, sizes) = (block.shape, Sizes::of(block.shape));
     let (row, rest) = scratch.words.split_at_mut(shape.row_words());
     let (channels, rest) = rest.split_at_mut(shape.input.channels * sizes.channel_words);
     let (filters, sums) = rest.split_at_mut(shape.filters * sizes.filter_words);
-    // No row of the sums crosses a cache line.
+    // Alignment, so that no row of the sums crosses a cache line.
     let unaligned = sums.as_ptr().align_offset(size_of::<[u64; LINE_WORDS]>()).min(LINE_WORDS);
     let (rows, _) = sums[unaligned..].as_chunks_mut::<TILE_WORDS>();
     let (rows, _) = rows.as_chunks_mut::<2>();
@@ -159,14 +157,14 @@ fn convolve(block: &Block<'_>, scratch: &mut Scratch<'_>, output: &mut [u64]) {
     let masks = TileMasks::of(&sizes, block.words);
     for tile in 0..sizes.tiles {
         fill_sums(&sizes, channels, &masks, tile, sums);
-        // The number of padded taps in binary digits. Half of the padded taps count as +1, so the lowest digit stands for a half.
+        // `start` is the number of padded taps in binary digits. Half of the padded taps count as +1, so the lowest digit is worth a half.
         let mut start = [NO_BITS; MAX_DIGITS + 1];
         for (start, padded) in start.iter_mut().zip(masks.padded.chunks_exact(sizes.mask_words)) {
             *start = *tile::row_at(padded, tile);
         }
         let signs = block.signs.chunks_exact(sizes.groups).zip(block.thresholds);
         for ((signs, threshold), bits) in signs.zip(filters.chunks_exact_mut(sizes.filter_words)) {
-            // The sum of products is twice the count less the number of taps. The count is of +1 products and half of the padded taps.
+            // The sum of products is twice `count` less the number of taps; `count` has the +1 products and half of the padded taps.
             let [half, mut count @ ..] = start;
             count_up(sizes.digits, sums, signs, &mut count);
             let reached = reaches(threshold.from + shape.taps() as i32, half, &count[..sizes.digits]);

@@ -26,7 +26,7 @@ impl<'a> TileMasks<'a> {
     }
 }
 
-/// The row of bits that `words` has for a tile.
+/// The 256 bits of `words` that belong to a tile.
 #[inline(always)]
 pub(super) fn row_at(words: &[u64], tile: usize) -> &TileRow {
     let (rows, _) = words.as_chunks();
@@ -70,7 +70,7 @@ pub(super) fn fill_sums(
     }
 }
 
-/// Computes the ones and twos of three taps; bit `i` of the index is the sign of tap `i`.
+/// Computes the ones and twos of three taps; bit `i` of an index of `sums` is the sign of tap `i`.
 #[inline(always)]
 fn fill_group(positive: [TileRow; GROUP], negative: [TileRow; GROUP], sums: &mut Sums) {
     for signs in 0..SIGNS / 2 {
@@ -84,7 +84,7 @@ fn fill_group(positive: [TileRow; GROUP], negative: [TileRow; GROUP], sums: &mut
     }
 }
 
-/// The row that begins at bit `shift` of some words; `shift` is below 64.
+/// The row that begins at bit `shift` of `words`; `shift` is below 64.
 #[inline(always)]
 fn shifted(words: &[u64; TILE_WORDS + 1], shift: u32) -> TileRow {
     let mut row = NO_BITS;

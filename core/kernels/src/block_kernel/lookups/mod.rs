@@ -47,15 +47,14 @@ const ROUND_LOOKUPS: usize = TRIPLE * UNROLLED;
 /// Number of vectors of 16 pixels that are counted together, as many as there are registers for their counts.
 const WORD_VECTORS: usize = 4;
 const _: () = assert!(WORD_VECTORS * HALF == WORD_PIXELS, "together they are a word");
-/// Vectors of bounds for four filters: numbers that the counts of each half's first and second filter must exceed, then the parity of
-/// these filters' bounds `n`.
+/// Number of vectors of bounds for four filters: two vectors with the numbers that the counts of the first and the second filter of each
+/// half must exceed, then two vectors with the parities of the bounds `n` of these filters.
 const BOUNDS: usize = 4;
 /// Index for a pixel outside the map: the lookup gives 0, whatever the lower bits of the index are.
 const ABSENT: u8 = 0x80;
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
-/// Lookups of products; see the module.
 pub(super) struct Lookups;
 
 impl BlockKernel for Lookups {
@@ -91,7 +90,7 @@ impl BlockKernel for Lookups {
     }
 }
 
-/// Sizes of a block's tables and planes, worked out once a run.
+/// Sizes of a block's tables and planes.
 #[derive(Clone, Copy)]
 struct Sizes {
     pixels: PixelWords,
@@ -145,7 +144,7 @@ impl Sizes {
         self.pixels.shape.conv.kernel * self.pixels.shape.conv.kernel
     }
 
-    /// Bytes of all planes, with room after the last: kernels read and write whole words of 64 pixels.
+    /// Bytes of all planes, with room after the last: whole words of 64 pixels are read and written.
     const fn planes(&self) -> usize {
         let last_start = (self.pixels.shape.conv.kernel - 1) * (self.pixels.pitch + 1);
         let read = self.pixels.words * WORD_PIXELS + last_start;
@@ -202,7 +201,7 @@ impl Sizes {
         self.word_kinds() * WORD_VECTORS * 2
     }
 
-    /// Whether every pixel has an even number of padded taps; then half of each number is stored, else the number.
+    /// True if the shape makes the number of padded taps even at every pixel. Half of each number is then stored, otherwise the number.
     const fn is_padding_even(&self) -> bool {
         let shape = self.pixels.shape;
         shape.conv.pad == 0 || shape.input.channels.is_multiple_of(2)

@@ -58,7 +58,7 @@ fn four_weights(sizes: &Sizes, weights: WeightBits<'_>, filter: usize, lookup: u
     let (position, group) = (lookup / sizes.channel_groups, lookup % sizes.channel_groups);
     (0..CHANNELS).fold(0, |four, bit| {
         let channel = group * CHANNELS + bit;
-        // A missing channel has the bit 0 in the plane. Its weight has the bit 1, so that the product is -1 and is not counted.
+        // A missing channel has the bit 0 in the plane and the weight bit 1, so that the product is -1 and is not counted.
         let is_set = channel >= sizes.pixels.shape.input.channels
             || weights.is_positive(filter, channel * sizes.kernel_area() + position);
         four | usize::from(is_set) << bit

@@ -31,7 +31,7 @@ fn convolve<L: ByteLookup>(ops: L, block: &Block<'_>, scratch: &mut Scratch<'_>,
     }
 }
 
-/// Writes the planes, `[channel group, row, column]`. Bytes before, between and after the rows are never used.
+/// Writes the planes, `[channel group, row, column]`. Masks remove the bytes before, between and after the rows.
 #[inline(always)]
 fn fill_planes<L: ByteLookup>(ops: L, sizes: &Sizes, contiguous: &[u64], planes: &mut [u8]) {
     let Map { channels, height, width } = sizes.pixels.shape.input;
@@ -39,7 +39,7 @@ fn fill_planes<L: ByteLookup>(ops: L, sizes: &Sizes, contiguous: &[u64], planes:
     // Whole words of pixels are written; the excess is overwritten by the next row or plane.
     let mut start = sizes.pixels.leading_padding();
     if pitch == width && map.is_multiple_of(WORD_PIXELS) && channels.is_multiple_of(CHANNELS) {
-        // Channels share no words, and rows have no gaps in either layout.
+        // Channels share no words, and neither layout has gaps between rows.
         let words = map / WORD_PIXELS;
         for maps in contiguous[..channels * words].chunks_exact(CHANNELS * words) {
             let ((ab, cd), (blocks, _)) = (maps.split_at(2 * words), planes[start..].as_chunks_mut());
@@ -70,7 +70,7 @@ fn fill_planes<L: ByteLookup>(ops: L, sizes: &Sizes, contiguous: &[u64], planes:
 
 /// The input of one word of 64 output pixels.
 struct WordInput<'a> {
-    /// The planes, from the first pixel that a kernel sees.
+    /// The planes, from the first pixel under the convolution window.
     planes: &'a [u8],
     /// Masks of the padding, for each kernel position.
     masks: &'a [[LookupVector; WORD_VECTORS]],
@@ -85,7 +85,7 @@ fn fill_patches<L: ByteLookup, const X: usize>(
     patches: &mut [[[u8; LANES]; X]],
 ) {
     let kernel = sizes.pixels.shape.conv.kernel;
-    // `plane` is at least this large already; `max` tells the compiler.
+    // `sizes.plane` is at least `WORD_PIXELS`; `max` lets the compiler know it.
     let stride = sizes.plane.max(WORD_PIXELS);
     let patches = patches.chunks_exact_mut(sizes.channel_groups);
     for ((position, masks), patches) in input.masks.iter().enumerate().zip(patches) {
@@ -106,7 +106,7 @@ fn fill_patches<L: ByteLookup, const X: usize>(
 struct Run<'a> {
     sizes: Sizes,
     prepared: Prepared<'a>,
-    /// A byte a pixel for each channel group.
+    /// For each channel group one byte a pixel.
     planes: &'a mut [u8],
     /// Input bytes that the kernel positions see at the 64 pixels of one word.
     patches: &'a mut [[u8; LANES]],
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
     #[inline(always)]
     fn of(sizes: Sizes, prepared: Prepared<'a>, scratch: &'a mut Scratch<'_>) -> Self {
         let (planes, rest) = scratch.bytes.split_at_mut(sizes.planes());
-        // No vector crosses a cache line.
+        // Alignment, so that no vector crosses a cache line.
         let unaligned = rest.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE);
         let (patches, _) = rest[unaligned..].as_chunks_mut();
         let unaligned = scratch.sums.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE / 2);
@@ -225,7 +225,8 @@ fn half(padded: &Counts, is_bound_odd: [&[i16; HALF]; 2]) -> Counts {
 /// Input bytes of three lookups, for `X` vectors of pixels.
 type Patch<const X: usize> = [[[u8; LANES]; X]; TRIPLE];
 
-/// Sums lookups over the rounds of a pass. Returns the sums of both filters of each half together, and those of the second filter alone.
+/// Sums lookups over the rounds of a pass. Returns the sums of both filters of each half together, and the sums of the second
+/// filter alone.
 #[inline(always)]
 fn sum_lookups<L: ByteLookup, const X: usize>(
     ops: L,

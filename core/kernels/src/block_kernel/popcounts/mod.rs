@@ -1,6 +1,6 @@
 //! Binary weights over bits, counted word by word: eight pixels at once, with an instruction that counts the bits of eight words.
 //!
-//! 64 channels of a pixel are a word, so a kernel sees few words of a pixel's surroundings: nine for a 3x3 kernel over 64 channels.
+//! 64 channels of a pixel are a word, so a convolution window covers few words: nine for a window of 3x3 over 64 channels.
 //! Equal bits multiply to +1 and different bits to -1, so a sum is the number of taps less twice the differing bits. The words of
 //! eight pixels stay in registers while all filters pass: three instructions (exclusive or, bit count, addition) for 512 products.
 //!
@@ -37,7 +37,6 @@ const LINE_WORDS: usize = 8;
 /// Fewest channels for which this kernel is faster than lookups (docs/results/kernels.md).
 const MIN_CHANNELS: usize = 48;
 
-/// Bit counts of words; see the module.
 pub(super) struct Popcounts;
 
 impl BlockKernel for Popcounts {
@@ -94,7 +93,7 @@ impl BlockKernel for Popcounts {
     }
 }
 
-/// Sizes of a block's patches and weights, worked out once a run.
+/// Sizes of a block's patches and weights.
 #[derive(Clone, Copy)]
 struct Sizes {
     pixels: PixelWords,
@@ -104,7 +103,7 @@ struct Sizes {
     patch: usize,
     /// Number of words of a patch that are counted in one pass over the filters.
     pass_words: usize,
-    /// Binary digits of the number of taps, which padded taps never exceed.
+    /// Binary digits of the number of taps, which the number of padded taps never exceeds.
     digits: usize,
     /// Number of words of 64 pixels before the first pixel of the map.
     leading_words: usize,
@@ -192,7 +191,8 @@ fn fill_padding(sizes: &Sizes, inside: &mut [u64], padded: &mut [u64]) {
 struct Prepared<'a> {
     weights: &'a [u64],
     padding: Padding<'a>,
-    /// Largest sum of differing bits and half of the padded taps for an output of +1, at pixels with an even number of padded taps.
+    /// Largest number of differing bits and half of the padded taps with which the sum reaches the threshold, at pixels with an even number
+    /// of padded taps.
     max_even: &'a [u64],
     /// The same limit at pixels with an odd number of padded taps, half of which is rounded down.
     max_odd: &'a [u64],
@@ -204,7 +204,7 @@ struct Prepared<'a> {
 /// offsets [position] | inside [word of pixels, position] | padded [word of pixels, binary digit]
 /// ```
 struct Padding<'a> {
-    /// Distance, in pixels, of each kernel position from the first pixel that a kernel sees.
+    /// Distance, in pixels, of each kernel position from kernel position (0, 0).
     offsets: &'a [u64],
     /// Bit `i` is 1 if the kernel position of pixel `i` lies on the map.
     inside: &'a [u64],

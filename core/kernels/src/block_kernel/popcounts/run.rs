@@ -22,7 +22,7 @@ struct Buffers<'a> {
     counts: &'a mut [Words],
     /// Output bits of 64 pixels for each filter, one byte for eight pixels.
     bytes: &'a mut [[u8; WORD_VECTORS]],
-    /// The same bits, one word for each filter.
+    /// Output bits of 64 pixels as one word, for each filter.
     bits: &'a mut [u64],
 }
 
@@ -32,7 +32,7 @@ impl<'a> Buffers<'a> {
         let filters = sizes.pixels.shape.filters;
         let (transposed, rest) = scratch.words.split_at_mut(sizes.transposed());
         let (bits, rest) = rest.split_at_mut(filters);
-        // No vector crosses a cache line.
+        // Alignment, so that no vector crosses a cache line.
         let unaligned = rest.as_ptr().align_offset(size_of::<[u64; LINE_WORDS]>()).min(LINE_WORDS);
         let (rest, _) = rest[unaligned..].as_chunks_mut();
         let (patch, rest) = rest.split_at_mut(sizes.patch);

@@ -6,7 +6,7 @@ use crate::pixel_words::WORD_PIXELS;
 use crate::shape::Map;
 use crate::simd::WordPopcount;
 
-/// Transposes a map into `[channel word, pixel]`. Words before, between and after the rows are never used.
+/// Transposes a map into `[channel word, pixel]`. Masks remove the words before, between and after the rows.
 #[inline(always)]
 pub(super) fn transpose<P: WordPopcount>(ops: P, sizes: &Sizes, contiguous: &[u64], transposed: &mut [u64]) {
     let Map { channels, height, width } = sizes.pixels.shape.input;
@@ -20,7 +20,7 @@ pub(super) fn transpose<P: WordPopcount>(ops: P, sizes: &Sizes, contiguous: &[u6
                 let bits = |channel| spread_rows(sizes, contiguous, channel, word * WORD_PIXELS);
                 rows.zip(channels.clone()).for_each(|(row, channel)| *row = bits(channel));
             } else if map.is_multiple_of(WORD_PIXELS) {
-                // Channels share no words, and rows have no gaps in either layout.
+                // Channels share no words, and neither layout has gaps between rows.
                 let words = map / WORD_PIXELS;
                 let of_word = contiguous[channels.start * words + word..].iter().step_by(words);
                 rows.zip(of_word.take(channels.len())).for_each(|(row, word)| *row = *word);

@@ -118,7 +118,7 @@ impl Group {
         self.kept_status(id, Up, boot);
     }
 
-    /// Claim of a device, and whether the device sent a message on this connection.
+    /// Claim of a device, and the device's field `is_live`.
     fn claim_of(&self, id: &str) -> (ClaimState<'_>, bool) {
         let device = self.registry.registered(self.now).find(|device| device.id.as_str() == id);
         device.map(|device| (device.claim, device.is_live)).expect("a device with a birth")
@@ -134,7 +134,7 @@ impl Group {
         let index = self.index(id);
         if self.registry.state.devices[index.at].session.start().is_some_and(|start| start.boot != Boot(boot))
         {
-            // Messages of another boot than the birth's name another session.
+            // A message of another boot than the birth names another session.
             return Err(Fault::UnknownDevice);
         }
         self.registry.admit(index, self.now, &mut self.changes).map(Slot::index)
@@ -153,7 +153,6 @@ impl Group {
         self.changes()
     }
 
-    /// Sets the ids of the devices by slot.
     fn owned_by(&mut self, ids: [&str; 3]) -> Vec<Change> {
         let owners = ids.map(|id| DeviceId::new(id).unwrap()).to_vec();
         self.registry.set_owners(owners, self.now, &mut self.changes);

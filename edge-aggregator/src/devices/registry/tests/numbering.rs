@@ -6,7 +6,7 @@ use super::*;
 fn the_first_device_in_a_slot_gives_the_group_its_numbering() {
     let (clock, faster) = (Numbering::Clock { period_ms: 200 }, Numbering::Clock { period_ms: 100 });
     let mut group = Group::new();
-    // Births alone give the group no numbering: a retained birth may be that of a device that left.
+    // Births alone give the group no numbering: the device of a retained birth may have left.
     assert_eq!(group.numbered_birth("ghost", 2, faster), []);
     assert_eq!(group.numbered_birth("a", 0, clock), []);
     assert_eq!(group.registry.state.numbering, None);

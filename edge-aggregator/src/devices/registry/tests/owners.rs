@@ -15,7 +15,7 @@ fn a_slot_is_filled_by_the_device_that_the_settings_name_alone() {
     assert_eq!(group.admits("b", 1), Err(Fault::UnknownDevice), "the slot of another device of the group");
     group.starts("a", 0, 1);
     assert_eq!(group.admits("a", 1), Ok(0));
-    // However long the owner is silent, nobody else gets its slot.
+    // However long the owner is silent, no other device gets the owner's slot.
     group.after(Duration::from_secs(3600));
     group.starts("other", 0, 2);
     assert_eq!(group.admits("other", 2), Err(Fault::UnknownDevice));
@@ -72,7 +72,7 @@ fn a_device_that_a_list_names_is_judged_like_a_new_one() {
     group.status("new", DeviceState::Up, 1);
     assert_eq!(group.owned_by(["new", "b", "c"]), []);
     assert_eq!((group.admits("new", 1), group.registry.state.numbering), (Err(Fault::Malformed), None));
-    // If two devices tell different numberings, the group takes that of the first device.
+    // If two devices name different numberings, the group takes the numbering of the first device.
     let (clock, faster) = (Numbering::Clock { period_ms: 200 }, Numbering::Clock { period_ms: 100 });
     for (id, slot, numbering) in [("x", 1, clock), ("y", 2, faster)] {
         group.numbered_birth(id, slot, numbering);

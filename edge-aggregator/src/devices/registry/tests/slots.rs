@@ -128,7 +128,7 @@ fn births_that_nobody_stands_behind_crowd_out_no_device() {
     for (slot, id) in ["a", "b", "c"].into_iter().enumerate() {
         group.kept(id, slot as u8, 1);
     }
-    // The successor of a, with a status of its own.
+    // The device `spare` is the successor of `a`, and has a status.
     group.kept("spare", 0, 1);
     for i in 0..2 * MAX_DEVICES {
         let kept = Arrival { is_retained: true, ..group.live() };

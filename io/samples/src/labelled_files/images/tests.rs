@@ -33,7 +33,7 @@ fn prepared(folder: Option<&Path>, files: &[Image]) -> Result<Found, DataError> 
     prepared_again(folder, files, None)
 }
 
-/// As [`prepared`]; the files of `again` are read for the decoding, as if the first ones had been too many to keep.
+/// As [`prepared`]; the files of `again` are read for the decoding, as if `files` had been too many to keep.
 fn prepared_again(
     folder: Option<&Path>,
     files: &[Image],

@@ -1,4 +1,5 @@
-//! The rules that choose spec and recipe: each gives a value, with its reason where that depends on the data. Their numbers stand together, at the top.
+//! The rules that choose spec and recipe. A rule gives a value, and the reason for it where the reason depends on the data. The constants of all
+//! rules are at the top.
 
 use headwater_samples::{ImageSizes, Part};
 
@@ -7,19 +8,20 @@ use super::look::Look;
 
 /// Most pixels of a view: a section of three binary blocks then trains at hundreds of samples a second.
 const VIEW_PIXELS: usize = 16_384;
-/// Sides of views are multiples of this: three blocks halve them evenly.
+/// Sides of views above this length are multiples of it, so that three blocks halve them evenly.
 const VIEW_STEP: usize = 8;
-/// Views whose short side is below this show one thing that fills them: nothing in them is small.
+/// Short side from which a view is large. A smaller view is taken to show one thing that fills it.
 const LARGE_SIDE: usize = 64;
 /// Filters of the three blocks of a large view, and of the two blocks of a small one.
 const LARGE_FILTERS: [usize; 3] = [32, 64, 64];
 const SMALL_FILTERS: [usize; 2] = [32, 32];
-/// Rows or columns, whichever are fewer, of the map of a large view: an element stands for a third of the view, wherever in it a part lies.
+/// Least number of rows and of columns of the map of a large view. An element stands for about a third of the short side, wherever in this third
+/// a small part lies.
 const MAP_SIDE: usize = 3;
 /// Filters of the two float layers of the cloud, for large views and for small ones.
 const LARGE_CLOUD: [usize; 2] = [128, 128];
 const SMALL_CLOUD: [usize; 2] = [64, 96];
-/// Share of the samples for which a device is asked for its map, where bytes have a target: measured shares are 1 to 37 %.
+/// Assumed share of the samples for which a device is asked for its map, if bytes have a target: measured shares are 1 to 37 %.
 const ASKED_SHARE: f64 = 0.4;
 /// Bits of a score on the wire, as in the text of the spec.
 const SCORE_BITS: usize = 4;
@@ -27,27 +29,27 @@ const SCORE_BITS: usize = 4;
 /// Train samples from which a batch is large, and batches for fewer and for more: few photos need small batches to make many steps.
 const MANY_SAMPLES: usize = 5_000;
 const BATCHES: [usize; 2] = [32, 128];
-/// Steps of a run, if they do not take too long, and the least that is worth training: 40 left three classes at chance level.
+/// Most steps of a run, before rounding up to whole epochs, and the least: after 40 steps a network of three classes was still at chance level.
 const STEPS: f64 = 4_000.0;
 const LEAST_STEPS: f64 = 1_000.0;
 /// Most epochs of a recipe.
 const MOST_EPOCHS: f64 = 100_000.0;
-/// Multiply-accumulates of the steps of a run, forward alone: about five minutes at the rate below.
+/// Multiply-accumulates of the forward passes of a run: about five minutes at [`MACS_PER_SECOND`].
 const RUN_MACS: f64 = 3.6e12;
-/// Multiply-accumulates a second, forward alone, while two cores train. The estimate for `neu-defects` (docs/results/training.md) was 7 minutes, the run took
-/// 7 min 16 s; three earlier runs of other specs give 7e9 to 19e9 by rate and cost.
+/// Multiply-accumulates a second, counted for the forward pass alone, while two cores train. The estimate for `neu-defects`
+/// (docs/results/training.md) was 7 minutes, the run took 7 min 16 s; three earlier runs of other specs give 7e9 to 19e9 by rate and cost.
 const MACS_PER_SECOND: f64 = 1.2e10;
-/// Time of an epoch over that of its steps: the best epoch is exported, so each ends with one more forward pass, taken as a third
-/// of a step's work (not measured).
+/// Ratio of the time of an epoch to the time of its steps. The best epoch is exported, so each epoch ends with one more forward pass over the
+/// samples, taken as a third of the work of the steps (not measured).
 const WITH_EXACT_STATISTICS: f64 = 4.0 / 3.0;
-/// Train samples of a class from which views are changed less.
+/// Mean number of train samples per class from which views are augmented less.
 const MANY_OF_CLASS: usize = 1_000;
-/// Short side of a view over its largest shift.
+/// Ratio of the short side of a view to the largest shift.
 const SHIFT_DIVISOR: usize = 16;
-/// Validation samples below which thresholds of grouped data come from folds, and the number of these; each takes a training of its own.
+/// Validation samples below which thresholds of grouped data come from folds, and the number of folds; each fold takes a training of its own.
 const FEW_TO_CHOOSE_BY: usize = 100;
 const FOLDS: usize = 4;
-/// Percent of wrong ones among the answers given where nothing is asked for and there are photos of nothing.
+/// Percent of wrong answers among the answers given, if no target is asked for and there are photos of nothing.
 const USUAL_WRONG: f64 = 2.0;
 
 /// Height and width of views of image files.
@@ -84,7 +86,7 @@ pub(super) fn device_blocks([height, width]: [usize; 2]) -> Blocks {
     // Three halvings come before the last pooling: by the stride of the first convolution, and by the pooling of two blocks.
     let [rows, columns] = [height, width].map(|side| side.div_ceil(8));
     let stride = (rows.min(columns) / MAP_SIDE).max(2);
-    // Windows begin one element before the map; the smallest that leaves no element out behind the last one.
+    // The first window begins one element before the map. The smallest window is taken that leaves no element out at the end.
     let is_whole = |window: &usize| [rows, columns].iter().all(|side| (side + 2 - window) % stride <= 1);
     let window = (stride + 2..=2 * stride + 1).find(is_whole).unwrap_or(stride + 2);
     let pooled = format!(", pool = {window}, pool_stride = {stride}");
@@ -115,12 +117,12 @@ pub(super) fn cloud_blocks([height, width]: [usize; 2]) -> (Vec<String>, &'stati
     (vec![conv(first, 1), conv(second, 1), pool, fc], why)
 }
 
-/// Wrong ones among the answers given, in percent; `None` if every sample gets an answer.
+/// Target of wrong answers among the answers given, in percent; `None` if every sample gets an answer.
 pub(super) fn wrong(look: &Look, asked: &Asked) -> Option<f64> {
     asked.of(Key::Wrong).or((look.of_nothing > 0).then_some(USUAL_WRONG))
 }
 
-/// Channels of a map that are sent so that bytes are kept. An error is a target that one channel would not keep.
+/// Channels of a map that are sent so that the target of bytes is kept; fails if one channel would not keep the target.
 pub(super) fn sent_channels(
     classes: usize,
     [filters, rows, columns]: [usize; 3],
@@ -144,7 +146,7 @@ pub(super) fn sent_channels(
 pub(super) struct Length {
     pub(super) batch: usize,
     pub(super) epochs: u32,
-    /// Folds whose networks are trained besides; 0 for none.
+    /// Number of folds, each of which takes a further training; 0 for none.
     pub(super) folds: usize,
     /// Rough time on two cores.
     pub(super) seconds: f64,
@@ -155,7 +157,7 @@ pub(super) fn length(look: &Look, macs: u64) -> Length {
     let [train, validation, _, calibration] = look.samples;
     let batch = BATCHES[usize::from(train >= MANY_SAMPLES)];
     let folds = if look.is_grouped && calibration == 0 && validation < FEW_TO_CHOOSE_BY { FOLDS } else { 0 };
-    // Each of n folds trains on all but an n-th: with the network itself n trainings.
+    // Each of n folds trains on all samples but an n-th, so the folds and the network together cost as much as n trainings.
     let macs = folds.max(1) as f64 * macs.max(1) as f64;
     let steps = (RUN_MACS / (batch as f64 * macs)).clamp(LEAST_STEPS, STEPS);
     let train = train.max(1) as f64;
@@ -198,7 +200,7 @@ mod tests {
         ImageSizes { images: 100, median, smallest: median, largest: median }
     }
 
-    /// Data of so many cameras with views of this size; so many train, validation, test and calibration samples.
+    /// Data of `slots` cameras with views of this size; `samples` are the numbers of train, validation, test and calibration samples.
     fn look(slots: usize, [height, width]: [usize; 2], samples: [usize; 4]) -> Look {
         Look {
             labels: vec!["a \"b\"".into(), "ö".into(), "c".into()],

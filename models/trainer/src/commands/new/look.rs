@@ -15,7 +15,7 @@ const MOST_SAMPLES: usize = 16_384;
 const GREY_LEVELS: u64 = 3;
 /// Bits of 64 in which the difference hashes of nearly equal views differ at most.
 const NEAR_BITS: u32 = 4;
-/// Mean distance of nearly equal views, in levels of 255. Hashes alone are equal for all views of small things on one background.
+/// Largest mean distance of nearly equal views, in levels of 255. The hashes alone are equal for all views of small things on one background.
 const NEAR_LEVELS: u32 = 5;
 /// Side of the small grey views that are compared.
 const SMALL_SIDE: usize = 16;
@@ -31,7 +31,7 @@ pub(crate) struct Look {
     /// Sizes of the image files; `None` for data of a fixed shape.
     #[serde(skip)]
     pub(crate) sizes: Option<ImageSizes>,
-    /// Whether all views are grey.
+    /// True when all views that were looked at are grey; false without views.
     pub(crate) is_grey: bool,
     /// Samples of each part, in the order of [`Part::ALL`].
     pub(crate) samples: [usize; 4],
@@ -52,13 +52,13 @@ pub(crate) struct Alike {
     pub(crate) compared: usize,
     /// Samples with a nearly equal one.
     pub(crate) samples: usize,
-    /// Groups that these samples form: in a burst each is nearly the same as the next.
+    /// Groups that these samples form, such as bursts: in a burst each sample is nearly the same as the next.
     pub(crate) groups: usize,
     /// Samples of the largest group.
     pub(crate) largest: usize,
     /// All pairs, pairs in two parts, pairs in two classes.
     pub(crate) pairs: [usize; 3],
-    /// Files of a pair; of one in two parts or classes if there is one.
+    /// Files of a pair, of a pair in two parts or classes if there is one; `None` without a pair.
     pub(crate) example: Option<[String; 2]>,
 }
 
@@ -69,7 +69,7 @@ struct Glance {
     slot: usize,
     label: u16,
     group: Option<u32>,
-    /// Difference hash: whether each of 8x9 means is above the one to its right.
+    /// Difference hash of 8 rows of 9 means: a bit for each mean and the mean to its right, set when the left one is larger.
     hash: u64,
     small: Vec<u8>,
 }
@@ -119,7 +119,7 @@ impl Look {
             is_grouped,
             of_class,
             of_nothing,
-            // Frames of a recording that follow each other are alike, and are known to be.
+            // Successive frames of a recording are known to be alike, so they are not compared.
             alike: if data.is_recording() { Alike::default() } else { alike(parts, &glances, status) },
             labels,
             shape,
@@ -158,7 +158,7 @@ fn alike(parts: &Parts, glances: &[Glance], status: &mut StatusLine) -> Alike {
 }
 
 impl Glance {
-    /// Whether two views are nearly the same and their samples share no group of one part.
+    /// True when two views are nearly the same and their samples share no group of one part.
     fn is_near(&self, other: &Self) -> bool {
         let share_group = self.group.is_some() && (self.part, self.group) == (other.part, other.group);
         let pixels = self.small.iter().zip(&other.small);
@@ -175,7 +175,7 @@ impl Glance {
     }
 }
 
-/// Whether the channels of a view hardly differ; a view of one channel is grey.
+/// True when the channels of a view hardly differ, so also for a view of one channel.
 fn is_grey_view(pixels: &[u8], shape: Shape) -> bool {
     let area = shape.height * shape.width;
     let [red, green, blue] =

@@ -26,9 +26,9 @@ use super::target::{Asked, Key};
 use super::{Failure, print_json, usage};
 use look::{Alike, Look};
 
-/// Train samples of a class below which no network is worth much.
+/// Least number of train samples of a class for which there is no warning.
 const FEW_OF_CLASS: usize = 10;
-/// Accuracy for which the intervals of the parts are said.
+/// Accuracy for which the summary has confidence intervals of the parts.
 const USUAL_ACCURACY: f64 = 0.9;
 
 const EXAMPLES: &str = "\
@@ -118,7 +118,7 @@ pub(crate) fn chosen_texts(dataset: &Dataset) -> Result<[String; 2], Failure> {
     Ok([spec.text, recipe_text])
 }
 
-/// Targets that change neither file, each with what keeps it.
+/// Warnings of targets that change neither file, each with the reason.
 fn without_effect(asked: &Asked) -> impl Iterator<Item = String> {
     let all = [
         (Key::Macs, "`headwater-train tune` keeps it by thresholds"),
@@ -224,7 +224,7 @@ impl Chosen {
 }
 
 impl Look {
-    /// Traits of the data that harm a network or its figures, each with what to do.
+    /// Warnings of traits of the data that harm a network or its figures, each with advice.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let rarest = self.labels.iter().zip(&self.of_class).min_by_key(|(_, count)| **count);

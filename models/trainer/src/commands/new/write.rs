@@ -1,4 +1,4 @@
-//! The two files, with a reason for each key.
+//! The texts of spec and recipe, with a reason for each key.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::look::Look;
 /// First line of both files. It names no folder: a run is known by the text of its spec, and one folder has many names.
 const ABOUT: &str = "Chosen by `headwater-train new`. Edit what you know better.";
 
-/// Text of the spec. An error is a target that no network of the rules keeps.
+/// Text of the spec; fails on a target that no network of the rules keeps.
 pub(super) fn spec_text(look: &Look, name: &str, asked: &Asked) -> Result<String, String> {
     let (slots, channels, view @ [height, width]) =
         (look.slots, look.shape.channels, [look.shape.height, look.shape.width]);
@@ -138,7 +138,7 @@ export = "best"  # the latest epoch that is as good as the best on validation, a
     )
 }
 
-/// Writes files into a folder, which is made; none if one of them is there, since it may be edited.
+/// Makes the folder and writes both files; fails without writing if one of them exists, since that file may be edited.
 pub(super) fn write(folder: &Path, files: [(&str, &str); 2]) -> Result<[PathBuf; 2], Failure> {
     let paths = files.map(|(name, _)| folder.join(name));
     if let Some(file) = paths.iter().find(|file| file.symlink_metadata().is_ok()) {

@@ -56,7 +56,7 @@ impl Tune {
 }
 
 impl Tuned<'_> {
-    /// Lines about the answers that are given, on validation and on the part that costs are measured on; none where all are.
+    /// Lines about the answers that are given, on validation and on the part that costs are measured on; empty if every answer is given.
     pub(super) fn claim_lines(&self, policy: &Policy, limit: Option<&ClaimLimit>) -> String {
         let lines = self.shown_parts().filter_map(|(name, part)| {
             Some(format!("{name:<12} {}\n", part_report::claims(claim_figures(&part, policy)?)))
@@ -74,7 +74,7 @@ impl Tuned<'_> {
         text
     }
 
-    /// The answers that are given as JSON; null where all are.
+    /// Figures of the answers that are given, as JSON; null if every answer is given.
     pub(super) fn claims_json(&self, policy: &Policy, limit: Option<&ClaimLimit>) -> Value {
         let wrong_is = limit.map(|limit| if limit.tested.is_some() { "promised" } else { "measured" });
         match claim_figures(&self.validation, policy) {

@@ -1,6 +1,6 @@
 //! `headwater-train tune`.
 //!
-//! - `parts.rs` runs the bundle over the parts of the data, and says why the data allows no promise;
+//! - `parts.rs` runs the bundle over the parts of the data, and gives the reason for which the data allows no promise;
 //! - `claims.rs` chooses the least confidence of an answer that is given;
 //! - `certificates.rs` tests a promise for each number of slots without a view;
 //! - `result.rs` prints the result as text and JSON;
@@ -139,7 +139,7 @@ pub(crate) struct Tune {
     /// Name of the chosen policy in the bundle, in use from then on; policies of other names stay (key `use` of a policy file).
     #[arg(long = "policy", value_name = "NAME", default_value = "calibrated")]
     policy_name: PolicyName,
-    /// File of the bundle with the chosen thresholds, which may be BUNDLE, then replaced; without it no bundle is written.
+    /// File to write the bundle with the chosen thresholds to. It may be BUNDLE itself, which is then replaced. Without --out no bundle is written.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print the result as one JSON object (docs/tune.md).
@@ -156,7 +156,7 @@ fn bound_parser() -> impl TypedValueParser<Value = Bound> {
 /// Settings of a bundle, the parts they were measured on, and the choice.
 struct Tuned<'a> {
     bundle: &'a Bundle,
-    /// Why the figures may say nothing of new samples; `None` if there is no such reason.
+    /// The reason for which the figures may say nothing of new samples; `None` if there is no such reason.
     warning: Option<String>,
     target: Target,
     criteria: Criteria,
@@ -280,8 +280,8 @@ impl Tune {
         }
     }
 
-    /// Puts the targets of `--target` where their short forms are. Refuses arguments that need a target of the loss, or none of costs: without any target
-    /// there must be `--frontier`, and no `--out`.
+    /// Moves the targets of `--target` into the fields of the short forms. Refuses arguments whose targets are missing or too many; without any target,
+    /// `--frontier` must be given and `--out` must not.
     fn take_targets(&mut self) -> Result<Targets, Failure> {
         let given = [
             (Key::Loss, self.loss),

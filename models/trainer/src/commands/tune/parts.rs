@@ -1,4 +1,4 @@
-//! Parts of the data for `tune`, run through the bundle, and why the calibration part allows no promise.
+//! Parts of the data for `tune`, run through the bundle, and the reasons for which the calibration part allows no promise.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ impl Tune {
         (0..masks).map(run).collect()
     }
 
-    /// The calibration part, once for each draw of missing devices; or why it allows no promise.
+    /// The calibration part, once for each draw of missing devices; the inner error is the reason for which the part allows no promise.
     pub(super) fn calibration(
         &self,
         bundle: &Bundle,
@@ -122,7 +122,8 @@ impl Tune {
         }
     }
 
-    /// The outcomes of a calibration part with its independent units: groups if the data has groups, otherwise samples.
+    /// The outcomes of a calibration part with its independent units: groups if the data has groups, otherwise samples. The error is the reason
+    /// for which the part allows no promise.
     pub(super) fn part_of_promise(
         &self,
         fitted: &Fitted,
@@ -139,7 +140,7 @@ impl Tune {
         Ok(CalibrationPart { masks, units })
     }
 
-    /// The independent units of a calibration part whose samples have these groups, or why the samples allow no promise.
+    /// The independent units of a calibration part whose samples have these groups; the error is the reason for which the samples allow no promise.
     pub(super) fn units(&self, parts: &Parts, validation: &Samples, groups: &[u32]) -> Result<Units, String> {
         let data = self.dataset.name();
         Ok(match self.largest_group {

@@ -16,7 +16,7 @@ use super::super::print_json;
 use super::certificates::certificate_json;
 use super::{Failure, Tune, Tuned};
 
-/// Said of every mean cost.
+/// Text beside every mean cost.
 const NOT_PROMISED: &str = "measured, not promised";
 
 impl Tune {
@@ -139,7 +139,7 @@ impl Tune {
         file.map_or_else(String::new, |file| format!("written: {}\n", file.display()))
     }
 
-    /// The JSON result without its figures: targets, and whether they are met. `chosen` is the policy that keeps all targets.
+    /// The JSON result without figures: the targets, and `met`. `chosen` is the policy that keeps all targets; `None` if there is none.
     pub(super) fn json_of(&self, tuned: &Tuned<'_>, chosen: Option<&Policy>) -> Value {
         let targets = tuned.criteria.targets;
         let limit = tuned.limit.as_ref();
@@ -204,7 +204,7 @@ impl<'a> Tuned<'a> {
         [("validation", self.validation)].into_iter().chain(calibration)
     }
 
-    /// Whether the loss of a setting is promised. Setting 0 has no early exits: nothing is lost, and nothing was tested.
+    /// True when the loss of a setting is promised. Setting 0 has no early exits: nothing is lost, and nothing was tested.
     pub(super) fn is_promised(&self, setting: usize) -> bool {
         setting > 0 && self.limit.as_ref().is_some_and(|limit| limit.tested.is_some())
     }

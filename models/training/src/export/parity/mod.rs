@@ -12,7 +12,7 @@ use crate::layers::{Layout, Parameter, ParameterKind};
 pub use reference::Reference;
 
 /// Tolerance of floats, relative for numbers above 1, in sections whose sums have at most [`SHORT_SUM`] summands: engines sum in another
-/// order. Beyond, it grows with the square root of the number, as rounding does.
+/// order. In other sections the tolerance grows with the square root of the number of summands, as rounding does.
 pub const FLOAT_TOLERANCE: f32 = 1e-4;
 /// Largest fan-in, the number of summands of an output, at which [`FLOAT_TOLERANCE`] holds.
 pub const SHORT_SUM: usize = 1024;
@@ -28,16 +28,16 @@ pub struct Parity {
     pub engine: String,
     /// Samples compared.
     pub samples: usize,
-    /// Largest difference of a score, a logit or a float feature.
+    /// Largest difference of a score, a logit or a float feature, relative for numbers above 1.
     pub largest_difference: f32,
     /// Feature bits compared.
     pub bits: u64,
-    /// Bits that differ, each with an input of the sign within [`SIGN_TOLERANCE`] of 0.
+    /// Bits that differ, each with an input of the sign within [`SIGN_TOLERANCE`] of 0; an unsent bit counts if its other sign explains the scores.
     pub bits_at_threshold: u64,
     /// Coded scores that have another level, each within the tolerance of floats of the middle between two levels.
     #[serde(default)]
     pub scores_between_levels: u64,
-    /// Views for which engine and trained network differ in the class with the highest score.
+    /// Outputs of devices and edges in which engine and trained network differ in the class with the highest score.
     #[serde(default)]
     pub other_class: u64,
 }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn the_tolerance_of_a_section_grows_with_the_root_of_its_widest_fan_in() {
         let layout = network(DDNN_C).layout;
-        // The head of a device reads 8 x 16 x 16 bits, the last layer of the cloud 64 x 4 x 4 numbers; a mean of scores has no layer.
+        // The head of a device reads 8 x 16 x 16 bits, the last layer of the cloud 64 x 4 x 4 floats; a mean of scores has no layer.
         let found = ["device-0", "device-5", "cloud", "local"].map(|section| tolerance(&layout, section));
         assert_eq!(found, [2f32, 2.0, 1.0, 1.0].map(|growth| 1e-4 * growth.sqrt()));
         let wide = r#"{ kind = "fc", outputs = 9216, activation = "relu" }, { kind = "fc" },"#;

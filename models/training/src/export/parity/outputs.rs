@@ -78,7 +78,8 @@ impl<'a> Outputs<'a> {
         &self.elements[row * elements..][..elements]
     }
 
-    /// The sign of each element of the map that the head reads: from `bits` for the elements that are sent, as trained for the others.
+    /// The sign of each element of the map that the head reads: from `bits` for the elements that are sent, of the trained network
+    /// for the other elements.
     pub(super) fn signs(&self, row: usize, bits: &[u8]) -> Vec<f32> {
         let mut signs: Vec<f32> = self.read_by_head(row).iter().map(|value| sign_of(*value)).collect();
         unpack_signs(bits, &mut signs[..self.map.elements()]);

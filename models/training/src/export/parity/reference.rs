@@ -69,7 +69,7 @@ impl<'a> Reference<'a> {
     }
 
     /// Compares the sections of a bundle, run by an engine, with the trained sections; of the packed engine the device sections alone,
-    /// since others have no packed form.
+    /// since deeper sections have no packed form.
     ///
     /// # Errors
     /// [`ParityError`] with the first difference that is too large.
@@ -91,7 +91,7 @@ impl<'a> Reference<'a> {
         engine: &dyn Engine,
     ) -> Result<(), ParityError> {
         for (slot, outputs) in Slot::first(self.samples.slots).zip(&self.devices) {
-            // Without a section the view goes on unchanged: nothing to compare.
+            // A device without a section sends its view unchanged, so there is nothing to compare.
             if outputs.rows.is_empty() || outputs.scores.is_empty() {
                 continue;
             }
@@ -242,7 +242,7 @@ impl<'a> Reference<'a> {
         self.range.start + row as usize
     }
 
-    /// Section, as messages name it, and sample.
+    /// Section, named as in error messages (`device 3`), and sample.
     fn place(&self, section: &str, row: u32) -> Place {
         let name = format!("{section}, sample {}", self.sample(row));
         Place { name, tolerance: tolerance(&self.network.layers.layout, &section.replace(' ', "-")) }

@@ -1,4 +1,4 @@
-//! A signed byte per number, and a scale for each block.
+//! Compression to a signed byte per number and a scale per block.
 
 use std::ops::Range;
 

@@ -2,8 +2,8 @@
 //! vector (Seide et al. 2014, "1-bit stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback fixes `SignSGD`").
 //!
 //! ```text
-//! vector + residual ──[encode]─> message ──[decode]─> what the others get
-//!        residual <── difference of the two
+//! vector + residual ──[encode]─> message ──[decode]─> vector that the other ranks get
+//! new residual = (vector + residual) - decoded vector
 //! ```
 
 mod int8;
@@ -19,7 +19,7 @@ pub use int8::Int8;
 pub use one_bit::OneBit;
 pub use top_k::TopK;
 
-/// An encoding of a vector. `blocks` are pieces of the parameter tensors, as ranges of the vector; each may have its own scale.
+/// An encoding of a vector. `blocks` are pieces of the parameter tensors, as ranges of the vector; each block may have its own scale.
 pub trait Compression: Sync {
     /// Appends the vector to a message.
     fn encode(&self, values: &[f32], blocks: &[Range<usize>], message: &mut Vec<u8>);
@@ -60,7 +60,7 @@ pub fn of(recipe: &ScaleOutRecipe) -> Box<dyn Compression> {
 }
 
 /// Appends the sum of `values` and the residual of earlier messages to a message. The residual becomes the part of the sum that this
-/// message leaves out. Returns the vector that the others decode.
+/// message leaves out. Returns the vector that the other ranks decode.
 pub fn encode_with_feedback(
     compression: &dyn Compression,
     values: &[f32],

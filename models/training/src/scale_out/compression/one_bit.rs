@@ -1,4 +1,4 @@
-//! A sign per number, and a magnitude for each block.
+//! Compression to a sign per number and a magnitude per block.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The largest numbers alone.
+//! Compression that sends the numbers with the largest magnitudes alone.
 
 use std::ops::Range;
 
@@ -14,7 +14,6 @@ pub struct TopK {
 }
 
 impl TopK {
-    /// How many of `len` numbers are sent.
     fn count(self, len: usize) -> usize {
         ((len as f32 * self.share).ceil() as usize).clamp(len.min(1), len)
     }
