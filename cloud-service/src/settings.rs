@@ -155,7 +155,18 @@ impl CloudConfig {
             }
             self.security.check_server("grpc.listen", address)
         });
-        tls.err().into_iter().chain(server.err()).chain(grpc.err()).chain(self.admin.check()).collect()
+        let listeners = [
+            ("http.listen", Some(self.http.listen)),
+            ("grpc.listen", self.grpc.listen),
+            ("admin.listen", self.admin.listen),
+        ];
+        let again = listeners.iter().enumerate().filter_map(|(at, (key, address))| {
+            let address = address.filter(|address| address.port() != 0)?;
+            let (other, _) = listeners[..at].iter().find(|(_, other)| *other == Some(address))?;
+            Some(Misfit::new(*key, format!("expected another address than {other}, found {address} again")))
+        });
+        let found = tls.err().into_iter().chain(server.err()).chain(grpc.err()).chain(self.admin.check());
+        found.chain(again).collect()
     }
 }
 

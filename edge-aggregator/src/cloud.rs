@@ -85,6 +85,8 @@ pub(crate) struct CloudModel {
     paused_until: Mutex<Option<Instant>>,
     /// Asks for a check of the cloud's networks.
     check_networks: Notify,
+    /// Limit on log lines about refusals. Locked for single updates, never across an await.
+    refusal_log: Mutex<LogLimit>,
     /// Locked for single updates, never across an await.
     report: Arc<Mutex<LeaderReport>>,
 }
@@ -240,6 +242,7 @@ impl CloudModel {
             model: model.to_owned(),
             paused_until: Mutex::new(None),
             check_networks: Notify::new(),
+            refusal_log: Mutex::new(LogLimit::new(1)),
             report,
         })
     }
@@ -400,6 +403,12 @@ impl CloudModel {
 
     fn count_refusal(&self, code: &'static str) {
         *self.report.lock().cloud.refused.entry(code).or_default() += 1;
+        if let Some(not_logged) = self.refusal_log.lock().take(Instant::now()) {
+            warn!(
+                group = %self.group, uri = %self.uri, code, not_logged,
+                "the cloud refuses requests, or its answers cannot be used; samples are decided without it"
+            );
+        }
     }
 
     fn request(

@@ -30,11 +30,12 @@ impl AggregatorConfig {
             return mistakes;
         }
         mistakes.extend(open_files::check(self.groups.len(), self.shared.cloud.max_requests).err());
-        let mut journals = BTreeSet::new();
+        let (mut journals, mut policies) = (BTreeSet::new(), BTreeSet::new());
         for (index, group) in self.groups.iter().enumerate() {
             let mut of_group = group.network_mistakes();
             of_group.extend(self.model_mistake(group));
             of_group.extend(group.journal_mistake(&mut journals));
+            of_group.extend(group.policy_mistake(&mut policies));
             mistakes.extend(of_group.into_iter().map(|mistake| format!("{}{mistake}", place(index))));
         }
         mistakes
@@ -99,11 +100,27 @@ impl OpenedGroup {
         mistakes
     }
 
+    /// The mistake of `policy`: an earlier group has the same file, which a command to either group would change for both. `policies` has the
+    /// files of earlier groups.
+    fn policy_mistake(&self, policies: &mut BTreeSet<PathBuf>) -> Option<String> {
+        let path = self.settings.policy.as_ref().filter(|_| matches!(self.role, Role::Leader { .. }))?;
+        let is_first = policies.insert(path.canonicalize().unwrap_or_else(|_| path.clone()));
+        let found = path.display();
+        (!is_first).then(|| format!("policy: expected another file for each group, found {found} again"))
+    }
+
     /// The mistake of `journal.path`: its folder is missing, it is no regular file, or an earlier group has the same file. `None` without a
     /// mistake or without a journal. `journals` has the journals of earlier groups.
     fn journal_mistake(&self, journals: &mut BTreeSet<JournalFile>) -> Option<String> {
         let path = self.settings.journal.path.as_ref();
         let path = path.filter(|_| matches!(self.role, Role::Leader { .. }))?;
+        let bundles = [Some(&self.settings.bundle), self.settings.next_bundle.as_ref()];
+        let whole = path.canonicalize().ok();
+        if whole.is_some() && bundles.into_iter().flatten().any(|bundle| bundle.canonicalize().ok() == whole)
+        {
+            let path = path.display();
+            return Some(format!("journal.path: expected a file of its own, found the bundle {path}"));
+        }
         let is_first = JournalFile::of(path).map(|file| journals.insert(file));
         match is_first {
             Ok(true) => None,
@@ -211,6 +228,25 @@ mod tests {
         std::fs::write(folder.path().join("a"), "").unwrap();
         std::os::unix::fs::symlink(folder.path().join("a"), folder.path().join("link")).unwrap();
         check(vec![journal("north", "a"), journal("south", "link")], &[&again("link")]);
+    }
+
+    #[test]
+    fn a_policy_file_of_two_groups_and_a_bundle_as_a_journal_are_named() {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("policy.toml");
+        std::fs::write(&file, "").unwrap();
+        let with_policy = |name: &str| {
+            let mut group = group(name, Configuration::C);
+            group.settings.policy = Some(file.clone());
+            group
+        };
+        let again =
+            format!("group[1].policy: expected another file for each group, found {} again", file.display());
+        check(vec![with_policy("north"), with_policy("south")], &[&again]);
+        let mut journal = group("gate", Configuration::C).with_journal(&file);
+        journal.settings.bundle = file.clone();
+        let found = format!("journal.path: expected a file of its own, found the bundle {}", file.display());
+        assert_eq!(config(vec![journal]).check(), [found]);
     }
 
     #[test]

@@ -348,8 +348,8 @@ pub struct JournalStatus {
 pub struct GroupDevice {
     /// Name of the device.
     pub name: DeviceId,
-    /// Slot of the device.
-    pub slot: Slot,
+    /// Slot of the device; `None` if its birth cannot be read.
+    pub slot: Option<Slot>,
     /// State of the device.
     pub state: ReportedState,
     /// Time since the state began.

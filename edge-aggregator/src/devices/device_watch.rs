@@ -45,8 +45,8 @@ const SILENT_SAMPLES: u32 = 3;
 /// A device with its state, for the status, the metrics and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedDevice {
-    /// Slot that the device fills or claims.
-    pub slot: Slot,
+    /// Slot that the device fills or claims; `None` if its birth cannot be read.
+    pub slot: Option<Slot>,
     /// State of the device.
     pub state: ReportedState,
     /// Time at which the state began.
@@ -168,7 +168,8 @@ impl DeviceWatch {
             return;
         }
         let Some(not_logged) = self.log.take(now) else { return };
-        let (slot, was, state) = (reported.slot, was.name(), reported.state.name());
+        let slot = reported.slot.map_or_else(|| "unknown".to_owned(), |slot| slot.to_string());
+        let (was, state) = (was.name(), reported.state.name());
         if reported.state == ReportedState::Up {
             info!(%device, %slot, was, not_logged, "the device is well again");
         } else {
@@ -215,7 +216,7 @@ impl Check<'_> {
             return (ReportedState::Frozen, why.to_owned().into());
         }
         let CheckInputs { now, leader, .. } = self.inputs;
-        let unanswered_since = leader.unanswered_since(generation, device.slot);
+        let unanswered_since = device.slot.and_then(|slot| leader.unanswered_since(generation, slot));
         let answered = device.answered.unwrap_or(device.heard);
         if unanswered_since.is_some_and(|since| answered < since) || self.group_is_silent(answered) {
             let silent_s = now.since(answered) as f64 / 1e6;
@@ -226,7 +227,7 @@ impl Check<'_> {
             };
             return (ReportedState::Silent, reason.into());
         }
-        if let Some((_, off)) = self.clocks_off.iter().find(|(slot, _)| *slot == device.slot) {
+        if let Some((_, off)) = self.clocks_off.iter().find(|(slot, _)| Some(*slot) == device.slot) {
             return (ReportedState::ClockOff, clock_reason(*off).into());
         }
         match unanswered_since {

@@ -12,14 +12,14 @@ use headwater_inference::sections::ScoreLimits;
 use headwater_protocol::scores::floats;
 use headwater_protocol::{
     Batch, BatchEntry, BatchedAnswer, Birth, Body, DeviceId, DeviceTopic, EdgeId, EdgeTopic, Fault,
-    FrameDetails, FrameName, Header, SampleId, Session, Slot, Topic, Topics, Trigger, clipped, frame_details,
+    FrameDetails, FrameName, Header, SampleId, Slot, Topic, Topics, Trigger, clipped, frame_details,
 };
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use crate::devices::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
-use crate::devices::registry::{DeviceIndex, Registry};
+use crate::devices::registry::{DeviceIndex, Introduction, Registry};
 use crate::devices::remote_edges::{NetworkEdge, RemoteEdgeIndex, RemoteEdges};
 
 /// Most topic names whose meaning is remembered: a message on a remembered topic costs a look-up and no allocation.
@@ -180,10 +180,9 @@ impl Inbox {
         Received { payload, arrival, .. }: Received<'_>,
         event: &mut impl FnMut(Generation, Event<'_>) -> Option<Implausible>,
     ) {
-        let is_ours =
-            |session| self.formats.iter().any(|(_, format)| Session::of_network(format.network) == session);
         match Trigger::read(payload, &self.formats.current.limits) {
-            Ok(Trigger { sample, session }) if session.is_none_or(is_ours) => {
+            // As for the devices, the network in the header does not matter.
+            Ok(Trigger { sample, .. }) => {
                 let why = if arrival.is_retained {
                     // A retained trigger would come again on each new connection.
                     Some("it is retained: publish it without the retain flag and clear the topic".to_owned())
@@ -198,7 +197,7 @@ impl Inbox {
                     }
                 }
             }
-            Ok(_) | Err(_) => self.counts.lock().unroutable += 1,
+            Err(_) => self.counts.lock().unroutable += 1,
         }
     }
 
@@ -214,13 +213,13 @@ impl Inbox {
         match leaf {
             DeviceTopic::Birth if is_cleared => self.devices.clear_birth(device, now, &mut self.changes),
             DeviceTopic::Birth => {
-                let birth: Birth = json("birth", payload)?;
+                let birth: Birth = self.introduction(device, Introduction::Birth, received)?;
                 self.devices.set_birth(device, &birth, arrival, &mut self.changes);
             }
             // A retained status was cleared; the session goes on.
             DeviceTopic::Status if is_cleared => {}
             DeviceTopic::Status => {
-                let status = json("status", payload)?;
+                let status = self.introduction(device, Introduction::Status, received)?;
                 self.devices.set_status(device, status, arrival, &mut self.changes);
             }
             DeviceTopic::Summary
@@ -230,6 +229,22 @@ impl Inbox {
             | DeviceTopic::Cmd => self.message(device, leaf, received, event)?,
         }
         Ok(())
+    }
+
+    /// Reads a birth or a status; one that cannot be read is noted.
+    fn introduction<T: DeserializeOwned>(
+        &mut self,
+        device: DeviceIndex,
+        what: Introduction,
+        received: Received<'_>,
+    ) -> Result<T, Refusal> {
+        let name = match what {
+            Introduction::Birth => "birth",
+            Introduction::Status => "status",
+        };
+        json(name, received.payload).inspect_err(|(_, why)| {
+            self.devices.note_unreadable(device, (what, why), received.arrival.now, &mut self.changes);
+        })
     }
 
     fn edge(

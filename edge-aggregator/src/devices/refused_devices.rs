@@ -63,7 +63,7 @@ mod tests {
             let now = Instant::now();
             let slot = Slot::new(0).unwrap();
             let reported = ReportedDevice {
-                slot,
+                slot: Some(slot),
                 state,
                 since: now,
                 heard: now,

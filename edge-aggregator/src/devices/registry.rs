@@ -24,7 +24,7 @@ use std::time::Duration;
 use headwater_inference::bundle::PerNetwork;
 use headwater_inference::leader::{Event, Generation, Micros};
 use headwater_protocol::{
-    Birth, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, Slot, SlotSet, Status,
+    Birth, DeviceId, DeviceState, Fault, MqttHandling, NetworkId, Numbering, Slot, SlotSet, Status, clipped,
 };
 use headwater_transport::LogLimit;
 use parking_lot::Mutex;
@@ -34,6 +34,7 @@ use tracing::{info, warn};
 use crate::devices::message_format::{Arrival, Change, InboxCounts, MessageFormat, Refusal};
 
 use device::Device;
+pub(crate) use device::Introduction;
 use registered_device::CONNECTION_ENDED;
 pub(crate) use registered_device::{ClaimState, RegisteredDevice};
 use session::{DeviceSession, LatestStatus, NetworkSlot, SessionEvent, Sign};
@@ -55,6 +56,9 @@ const MAX_UP_DOWN_LINES: u32 = 128;
 
 /// Most log lines a minute about refused devices with an accepted birth: twice the slots of the largest network.
 const MAX_REFUSAL_LINES: u32 = 128;
+
+/// Most characters of the reason why a birth or status cannot be read.
+const MAX_UNREADABLE_CHARS: usize = 200;
 
 /// Default of [`Registry::silent_after`].
 const SILENT_AFTER: Duration = Duration::from_secs(10);
@@ -389,7 +393,28 @@ impl Registry {
         self.update_holders(index, now, changes);
     }
 
+    /// Notes a birth or status that cannot be read, so that the device learns of it and the status names it. A device that is up goes on under the
+    /// birth that was read: whoever may publish there could otherwise end its session.
+    pub(crate) fn note_unreadable(
+        &mut self,
+        index: DeviceIndex,
+        (what, why): (Introduction, &str),
+        now: Micros,
+        changes: &mut Vec<Change>,
+    ) {
+        let device = &mut self.state.devices[index.at];
+        if device.session.is_up() && !device.session.is_of_stranger() {
+            return;
+        }
+        device.unreadable = Some((what, clipped(why, MAX_UNREADABLE_CHARS)));
+        if what == Introduction::Birth {
+            device.session.on(SessionEvent::BirthCleared);
+            self.update_holders(index, now, changes);
+        }
+    }
+
     fn forget_session(&mut self, index: DeviceIndex) {
+        self.state.devices[index.at].unreadable = None;
         self.state.devices[index.at].session.on(SessionEvent::BirthCleared);
         self.state.cleared.retain(|(cleared, _)| *cleared != index);
     }

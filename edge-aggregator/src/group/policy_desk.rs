@@ -19,7 +19,7 @@ use crate::devices::registry::Registry;
 use crate::publishing::outbox::Outbox;
 use crate::settings::group_policy::SharedPolicy;
 
-/// Most commands that wait; further ones are dropped without an answer.
+/// Most commands that wait; further ones are refused at once.
 const MAX_WAITING: usize = 16;
 
 /// Longest wait until every device has taken a policy. Then the answer names the devices that have not.
@@ -83,9 +83,11 @@ impl PolicyDesk {
     }
 
     /// Takes a command. A retained command is refused: the broker would repeat it on each new connection.
-    pub(crate) fn receive(&mut self, member: MemberName, payload: &[u8], is_retained: bool) {
+    pub(crate) fn receive(&mut self, member: MemberName, payload: &[u8], is_retained: bool, outbox: &Outbox) {
         if self.queue.len() == MAX_WAITING {
-            warn!(%member, "a policy command is dropped: too many wait");
+            let replaces = read_command::<PolicyCommand>(payload).ok().and_then(|command| command.replaces);
+            let reason = format!("{MAX_WAITING} commands wait already: send it again later");
+            outbox.policy_answer(&member, &PolicyAnswer::refused(replaces, reason, self.in_effect.1));
             return;
         }
         let command = match is_retained {

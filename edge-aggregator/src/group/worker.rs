@@ -214,7 +214,7 @@ impl Worker {
             }
             Incoming::Message { topic, payload, retain } => {
                 if let Some(member) = self.policy_desk.member_of(&topic) {
-                    return self.policy_desk.receive(member, &payload, retain);
+                    return self.policy_desk.receive(member, &payload, retain, &self.outbox);
                 }
                 let arrival = Arrival { now: at.micros(), is_retained: retain };
                 let last_sample = self.last_sample;

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use headwater_inference::leader::journal::{Entry, FORMAT};
+use headwater_inference::leader::journal::{Entry, FORMAT, OLDEST_FORMAT};
 
 use super::JournalError;
 use super::store::{ClosedLine, note_closed};
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
     /// [`JournalError::OtherFormat`] for a journal of another format. For a file without an entry: [`JournalError::Open`] after a read
     /// error, and [`JournalError::NotAJournal`] unless the bytes may be what a kill or a power loss left of the first entry.
     pub(super) fn finish(mut self, path: &Path) -> Result<Read, JournalError> {
-        if let Some(found) = self.format.filter(|found| *found != FORMAT) {
+        if let Some(found) = self.format.filter(|found| !(OLDEST_FORMAT..=FORMAT).contains(found)) {
             return Err(JournalError::OtherFormat { path: path.to_owned(), found });
         }
         let has_entries = !self.readable.is_empty();

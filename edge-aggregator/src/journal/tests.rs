@@ -142,13 +142,13 @@ fn a_file_that_is_no_journal_is_refused_and_not_changed() {
 fn a_journal_of_another_format_is_refused_by_its_number_and_not_changed() {
     // A leader of an earlier release wrote the journal `of_1`, of format 1.
     let of_1 = include_bytes!("../../tests/fixtures/journals/format-1.jsonl");
-    let of_3 = [b"{\"format\":3}\n".to_vec(), lines(&[opened(1)])].concat();
-    for (found, text) in [(1, &of_1[..]), (1, b"{\"decided\":{\"sam\":1}}\n\0"), (3, &of_3)] {
+    let of_4 = [b"{\"format\":4}\n".to_vec(), lines(&[opened(1)])].concat();
+    for (found, text) in [(1, &of_1[..]), (1, b"{\"decided\":{\"sam\":1}}\n\0"), (4, &of_4)] {
         let (_folder, config) = new_config(1 << 20);
         std::fs::write(path(&config), text).unwrap();
         let error = Journal::open(&config).unwrap_err().to_string();
         let expected = format!(
-            "journal {}: expected format 2, found format {found}; the file is left as it is; start once with the release that wrote it \
+            "journal {}: expected format 3, found format {found}; the file is left as it is; start once with the release that wrote it \
              until no sample is open and then move it away, or name another file (--journal-path)",
             path(&config).display()
         );
@@ -156,6 +156,17 @@ fn a_journal_of_another_format_is_refused_by_its_number_and_not_changed() {
         assert!(std::fs::read(path(&config)).unwrap() == text, "the file is changed");
         assert_eq!(files_beside(&config, ""), [] as [PathBuf; 0], "files beside it");
     }
+}
+
+#[test]
+fn a_journal_of_format_2_is_continued() {
+    let (_folder, config) = new_config(1 << 20);
+    let whole = String::from_utf8(lines(&[opened(1), opened(2), decided(1)])).unwrap();
+    let without_sums: String =
+        whole.lines().map(|line| line.split_once('\t').unwrap().0.to_owned() + "\n").collect();
+    std::fs::write(path(&config), without_sums.replace(r#"{"format":3}"#, r#"{"format":2}"#)).unwrap();
+    let (_, recovered) = Journal::open(&config).unwrap();
+    assert_eq!((recovered.open, recovered.decisions.len()), (vec![SampleId(2)], 1));
 }
 
 /// Each process says the format again before the first line that it adds.
@@ -212,7 +223,10 @@ async fn a_journal_begins_with_its_format_also_after_a_first_write_that_failed()
     drop(journal);
     written(&mut Journal::open(&config).unwrap().0, &[opened(4)]).await;
     let text = std::fs::read_to_string(path(&config)).unwrap();
-    assert_eq!(text, "{\"format\":2}\n{\"opened\":2}\n{\"opened\":3}\n{\"format\":2}\n{\"opened\":4}\n");
+    let entries: Vec<_> = text.lines().map(|line| line.split_once('\t').unwrap().0).collect();
+    let expected =
+        [r#"{"format":3}"#, r#"{"opened":2}"#, r#"{"opened":3}"#, r#"{"format":3}"#, r#"{"opened":4}"#];
+    assert_eq!(entries, expected);
 }
 
 #[test]

@@ -155,6 +155,12 @@ impl Program for DeviceSettings {
             (true, true) | (false, false) => {}
         }
         self.source.check(self.capture(), &mut mistakes);
+        if self.state_dir.as_deref().is_some_and(|folder| folder.as_os_str().is_empty()) {
+            mistakes.push(Misfit::new(
+                "state_dir",
+                "expected a folder, found nothing; leave the key out for none",
+            ));
+        }
         mistakes.extend(self.security.check_broker(&self.broker));
         mistakes.extend(self.admin.check());
         mistakes

@@ -52,7 +52,8 @@ impl Source {
         }
         let mut reasons: Vec<_> = report.latest().waits.clone().into_iter().collect();
         let faults = faults();
-        reasons.extend((!faults.is_empty()).then(|| format!("faults: {}", faults.join(", "))));
+        let is_told = is_asked && !reasons.is_empty();
+        reasons.extend((!faults.is_empty() && !is_told).then(|| format!("faults: {}", faults.join(", "))));
         reasons.extend((!ended.is_empty()).then(|| ended.to_owned()));
         Err(reasons.join("; "))
     }

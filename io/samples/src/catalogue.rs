@@ -78,6 +78,15 @@ pub fn detect(path: &Path) -> Result<&'static str, DataError> {
     let told: Vec<&'static str> = told.map(|info| info.name).collect();
     let mismatch = match told.as_slice() {
         [name] => return Ok(*name),
+        [] if let Some(name) = level.keys().find(|name| looks_like_a_table(name)) => {
+            let found = format!("`{name}`, which looks like a table of labels");
+            Mismatch::new(
+                "the files of a data set",
+                format!(
+                    "{found}: save it as labels.csv (CSV UTF-8), or name the folders of classes by --data folders"
+                ),
+            )
+        }
         [] if level.values().any(|is_folder| *is_folder) => return Ok(class_folders::INFO.name),
         [] => {
             let looked_for =
@@ -103,6 +112,12 @@ pub fn detect(path: &Path) -> Result<&'static str, DataError> {
         }
     };
     Err(mismatch.options(path.display()))
+}
+
+/// Returns true for a name that somebody may have meant as `labels.csv`.
+fn looks_like_a_table(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.strip_prefix("labels.").is_some_and(|end| ["csv", "tsv", "txt", "xls", "xlsx", "ods"].contains(&end))
 }
 
 /// Help text with a paragraph for each data set.
@@ -145,6 +160,11 @@ mod tests {
         assert!(error().contains(&advice), "{}", error());
         std::fs::create_dir(path("car")).unwrap();
         assert_eq!(detect(dir.path()).unwrap(), "folders");
+        for name in ["Labels.csv", "labels.tsv", "LABELS.XLSX"] {
+            std::fs::write(path(name), "").unwrap();
+            assert!(error().contains(name) && error().contains("save it as labels.csv"), "{}", error());
+            std::fs::remove_file(path(name)).unwrap();
+        }
         std::fs::write(path("train-images-idx3-ubyte.gz"), "").unwrap();
         assert!(
             error().contains("those of fashion-6cam, fashion-mnist, mnist; name one by --data"),

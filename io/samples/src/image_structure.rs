@@ -112,7 +112,31 @@ fn jpeg(file: &[u8]) -> Result<Structure, Fault> {
 /// Orientation in Exif data. Some writers of PNG and WebP keep the prefix that the data has in a JPEG.
 fn orientation(exif: Option<&[u8]>) -> Orientation {
     let exif = exif.map(|exif| exif.strip_prefix(b"Exif\0\0").unwrap_or(exif));
-    exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms)
+    let read = |exif| Orientation::from_exif_chunk(exif).or_else(|| long_orientation(exif));
+    exif.and_then(read).unwrap_or(Orientation::NoTransforms)
+}
+
+/// Orientation that a writer stored as a LONG in place of a SHORT, which viewers take too.
+///
+/// ```text
+/// header: II or MM, 42, offset of the directory      directory: count, then entries of 12 bytes: tag, type, count, value
+/// ```
+fn long_orientation(exif: &[u8]) -> Option<Orientation> {
+    const ORIENTATION: u16 = 0x0112;
+    const LONG: u16 = 4;
+    let is_little = exif.starts_with(b"II");
+    let short = |at: usize| {
+        let bytes = exif.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        Some(if is_little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
+    };
+    let long = |at: usize| {
+        let bytes = exif.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if is_little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
+    };
+    let directory = usize::try_from(long(4)?).ok()?;
+    let entries = (0..usize::from(short(directory)?)).map(|entry| directory + 2 + 12 * entry);
+    let mut found = entries.filter(|at| (short(*at), short(at + 2)) == (Some(ORIENTATION), Some(LONG)));
+    Orientation::from_exif(u8::try_from(long(found.next()? + 8)?).ok()?)
 }
 
 /// Chunks of a PNG up to its `IEND` (PNG specification, section 5.3).

@@ -79,7 +79,13 @@ impl Document {
 pub(crate) fn syntax_mistakes(text: &str, errors: &[toml::de::Error]) -> Vec<Mistake> {
     let mistake = |error: &toml::de::Error| {
         let line = error.span().map(|span| line_at(text, span.start));
-        Mistake { line, key: String::new(), text: error.message().trim_end().replace('\n', "; ") }
+        let mut message = error.message().trim_end().replace('\n', "; ");
+        if message == "duplicate key"
+            && let Some(again) = error.span().and_then(|span| text.get(span))
+        {
+            message += &format!(" `{again}`");
+        }
+        Mistake { line, key: String::new(), text: message }
     };
     let mut mistakes: Vec<_> = errors.iter().map(mistake).collect();
     mistakes.sort_by_key(|mistake| mistake.line);
@@ -114,7 +120,8 @@ mod tests {
         let lines: Vec<_> = mistakes.iter().map(|mistake| mistake.line).collect();
         assert_eq!(lines, [Some(1), Some(3)], "{mistakes:?}");
         assert!(mistakes.iter().all(|mistake| !mistake.text.contains('\n')), "{mistakes:?}");
-        assert_eq!(Document::parse("a = 1\na = 2").unwrap_err()[0].line, Some(2));
+        let twice = &Document::parse("a = 1\nname = 1\nname = 2").unwrap_err()[0];
+        assert_eq!((twice.line, twice.text.as_str()), (Some(3), "duplicate key `name`"));
     }
 
     #[test]

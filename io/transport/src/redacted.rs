@@ -43,7 +43,8 @@ fn without_credentials(line: &str) -> String {
 /// Returns true if the text before and after an `@` is a value of the demo's `--kill`, such as `device:2@4s`, and so no password.
 fn is_moment(part: &str, time: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let index = part.trim_start_matches(['(', ',']).strip_prefix("device:");
+    let part = part.trim_start_matches(['(', ',']);
+    let index = ["device:", "edge:"].iter().find_map(|service| part.strip_prefix(service));
     let seconds = time.trim_end_matches(|c: char| !c.is_alphanumeric()).strip_suffix('s');
     index.is_some_and(is_number) && seconds.is_some_and(|seconds| is_number(seconds.trim_end_matches('m')))
 }
@@ -92,7 +93,7 @@ mod tests {
             "http://cloud:8600/v2: is it there?",
             "mail to somebody@example.org",
             "a: b\nc@d\n",
-            "--kill device:2@4s, `device:3@500ms`",
+            "--kill device:2@4s, `device:3@500ms`, `edge:0@3s`",
         ] {
             check(text, text);
         }

@@ -56,7 +56,8 @@ fn first_line(file: &Path) -> Result<String, String> {
     let of = |reason: &dyn fmt::Display| format!("{}: {reason}", file.display());
     let content = read_bounded(file, MAX_BYTES).map_err(|reason| of(&reason))?;
     let text = String::from_utf8(content).map_err(|_| of(&"expected text in UTF-8, found other bytes"))?;
-    match text.lines().next() {
+    // Some editors put a byte order mark before the text.
+    match text.trim_start_matches('\u{feff}').lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned()),
         Some(_) | None => Err(of(&"expected a secret in the first line, found none")),
     }

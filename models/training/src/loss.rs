@@ -313,7 +313,8 @@ mod tests {
         let ([last, next], [last_of_heads, next_of_heads]) = (losses(0.0), losses(1.0));
         // The exit after `local` is the last one, so both teachers are the cloud.
         assert_eq!(last, next);
-        // Cross-entropy of each head against its teacher, a mean over its views.
+        // Loss of distillation of the heads from `teacher`: the cross-entropy of each head as a mean over its views, summed over the heads, times the
+        // squared temperature.
         let distance = |teacher: Exit| -> f32 {
             let temperature = recipe.distillation.temperature;
             let teacher = values(&output.exits[teacher]);

@@ -14,9 +14,9 @@ use crate::security_args::SecurityArgs;
 #[derive(Debug, Parser)]
 #[command(name = "headwater", version, about, max_term_width = 100)]
 pub struct Args {
-    /// Log filter for stderr: error, warn, info, debug, or filters such as `info,headwater_link=debug`.
-    #[arg(long, global = true, default_value = "error", env = "HEADWATER_LOG")]
-    pub log: String,
+    /// Log filter for stderr: error, warn, info, debug, or filters such as `info,headwater_link=debug`; by default error, for `up` warn.
+    #[arg(long, global = true, env = "HEADWATER_LOG")]
+    pub log: Option<String>,
     /// The subcommand.
     #[command(subcommand)]
     pub command: Command,

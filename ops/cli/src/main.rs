@@ -15,7 +15,9 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return explain(&error),
     };
-    if let Err(error) = init_logs(&args.log, LogFormat::Text) {
+    // A site runs for long: what the services warn of is not repeated elsewhere.
+    let by_default = if matches!(args.command, Command::Up(_)) { "warn" } else { "error" };
+    if let Err(error) = init_logs(args.log.as_deref().unwrap_or(by_default), LogFormat::Text) {
         print_error(&format!("headwater: --log: {error}"));
         return ExitCode::from(BAD_USAGE);
     }

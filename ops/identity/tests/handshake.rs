@@ -18,7 +18,7 @@ const DAYS: u32 = 30;
 
 struct Hall {
     site: Site,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Hall {
@@ -28,7 +28,7 @@ impl Hall {
         let hosts = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let options = BrokerOptions::default();
         let site = Site::create(&site, "hall".parse().unwrap(), &hosts, &options, DAYS).unwrap();
-        Self { site, _folder: folder }
+        Self { site, folder }
     }
 
     fn device(&mut self, name: &str) -> PathBuf {
@@ -122,6 +122,17 @@ async fn strangers_are_refused_by_both_ends() {
     assert!(asked.contains("another authority"), "{asked}");
     let one_sided = ServerIdentity::one_sided(files(&cloud)).unwrap();
     assert_eq!(connect(&one_sided, without).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_server_that_shows_the_authority_s_own_certificate_is_refused_with_what_to_do() {
+    let mut hall = Hall::new();
+    let (cloud, device) = (hall.cloud("127.0.0.1"), hall.device("cam-0"));
+    let site = hall.folder.path().join("hall");
+    let own = KeyPair { certificate: site.join("authority.crt"), key: site.join("authority.key") };
+    let server = ServerIdentity::one_sided(IdentityFiles { own: Some(own), ..files(&cloud) }).unwrap();
+    let [asked, _] = connect(&server, files(&device)).await.unwrap_err();
+    assert!(asked.contains("the certificate of an authority itself") && asked.contains("enroll"), "{asked}");
 }
 
 #[tokio::test]

@@ -9,9 +9,9 @@ use headwater_group::start::Program;
 use headwater_inference::bundle::Bundle;
 use headwater_inference::manifest::Configuration;
 use headwater_inference::policy::PolicyChanges;
-use headwater_link::Endpoint;
+use headwater_link::{Endpoint, Incoming, Link, LinkConfig, QoS};
 use headwater_protocol::policy_command::{Origin, PolicyAnswer, PolicyCommand, Verdict};
-use headwater_protocol::{Exit, PolicyId, SampleId, Schema, SlotSet, Topic};
+use headwater_protocol::{Exit, MemberName, PolicyId, SampleId, Schema, SlotSet, Topic, Topics};
 use headwater_tests::group::{client, embedded_broker, network, slot};
 use headwater_tests::programs::{Log, command, device, service};
 use headwater_tests::shipped;
@@ -60,6 +60,37 @@ async fn twice(log: &Log, part: &str) {
 fn check_refused(answer: &PolicyAnswer, expected: &str) {
     let reason = answer.reason.as_deref().unwrap_or_default();
     assert!(answer.verdict == Verdict::Refused && reason.contains(expected), "{expected}: {answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_many_commands_at_once_has_its_answer() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (bundle, broker) = (shipped::bundle_path(), embedded_broker());
+    let file = folder.path().join("policy.toml");
+    std::fs::write(&file, PATIENT).expect("the folder can be written");
+    let _aggregator =
+        start_aggregator(folder.path(), &broker, &bundle, &["--policy", &file.display().to_string()]);
+    let _device = Log::new(folder.path(), "device").start(&mut device(0, &broker, &bundle));
+    let mut client = client(broker.clone(), shipped::bundle().network_id()).await;
+    client.wait_for_members(SlotSet::single(slot(0))).await.expect("the device comes");
+    let empty = changes(PolicyId([1; 8]), json!({}));
+    let topics = Topics::new(&"tests".parse().expect("a name"), &"group".parse().expect("a name"));
+    let member: MemberName = "planner".parse().expect("a name");
+    let answers = topics.name(&Topic::PolicyAnswer(member.clone()));
+    let config = LinkConfig::new(broker.clone(), "planner").subscribe(answers.as_str(), QoS::AtLeastOnce);
+    let (link, mut incoming) = Link::start(config).expect("valid settings");
+    assert_eq!(incoming.recv().await, Some(Incoming::Connected));
+    let payload = serde_json::to_vec(&empty).expect("JSON");
+    for _ in 0..40 {
+        let command = topics.name(&Topic::Policy(member.clone()));
+        link.publish_when_free(command, payload.clone(), QoS::AtLeastOnce, false).await.expect("connected");
+    }
+    let all = async {
+        for _ in 0..40 {
+            while !matches!(incoming.recv().await, Some(Incoming::Message { .. })) {}
+        }
+    };
+    tokio::time::timeout(LIMIT, all).await.expect("40 answers to 40 commands");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

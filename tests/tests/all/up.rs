@@ -1,7 +1,8 @@
 //! `headwater up`: a site from one file, the check of the file, the end of the site, and the settings files of the separate programs.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -217,6 +218,49 @@ fn a_folder_is_decided_photo_by_photo_and_ends_the_site_with_its_account() {
 }
 
 #[test]
+fn what_cannot_be_used_of_a_folder_is_in_the_account_and_named_on_the_way() {
+    let folder = SiteFolder::new();
+    let png = image_codec::png(&frame(1)).expect("a view becomes a PNG");
+    folder.write("photos/0.png", &png);
+    folder.write("photos/cut.png", &png[..png.len() / 2]);
+    folder.write("photos/notes.txt", "no image");
+    let photos = folder.path("photos").display().to_string();
+    let file = folder.single(&photos, "[device.source.folder]\nperiod_ms = 20\n");
+    let output = folder.up(&file, &[]);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let account = "captured 1 (front 1); decided 1; dropped 0; unsettled 0; frames without a view: front: cut 1; passed over: front: other_name 1";
+    assert!(stdout.contains(account), "{stdout}{stderr}");
+    assert!(stderr.contains("cut.png") && stderr.contains("notes.txt"), "{stderr}");
+}
+
+#[test]
+fn a_snapshot_camera_that_refuses_is_named_with_its_reason() {
+    let folder = SiteFolder::new();
+    let camera = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let address = camera.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut socket in camera.incoming().flatten() {
+            let mut head = [0; 2048];
+            if socket.read(&mut head).is_ok_and(|read| read > 0) {
+                let answer = "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+                _ = socket.write_all(answer.as_bytes());
+            }
+        }
+    });
+    let file = folder.single(&format!("http://{address}/snap.jpg"), "");
+    let checked = text(&folder.up(&file, &["--check"]).stdout);
+    assert!(checked.contains("status 401") && checked.contains("set source.http.auth_file"), "{checked}");
+    assert!(checked.contains("open the address in a browser"), "{checked}");
+    let mut up = command("headwater");
+    let up = up.arg("up").arg(&file).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut up = Running(up.spawn().expect("it starts"));
+    let stderr = BufReader::new(up.0.stderr.take().expect("was piped"));
+    let mut lines = stderr.lines().map(|line| line.expect("text"));
+    let named = lines.find(|line| line.starts_with("front: no frames:"));
+    assert!(named.as_ref().is_some_and(|line| line.contains("status 401")), "{named:?}");
+}
+
+#[test]
 fn a_check_opens_each_camera_and_says_what_it_gives() {
     let folder = SiteFolder::new();
     let frames = folder.write("frames", [ppm(1), ppm(2)].concat());
@@ -322,13 +366,16 @@ fn every_mistake_of_a_site_file_is_named_at_once_with_its_line() {
          [aggregator]\nmax_open = 0\ncloud.url = \"http://127.0.0.1:9\"\n[cloud]\nengine = \"torch\"\n",
     );
     let site = fs::read_to_string(&file).expect("the site file");
-    fs::write(&file, format!("every_s = 3\n{site}")).expect("a writable file");
+    let zip = folder.write("photos.zip", "PK");
+    let (zip, site) = (zip.display(), site + "[cloud.log]\nfile = \"~/log\"\n");
+    fs::write(&file, format!("every_s = 3\n{}", site.replace("nowhere", &zip.to_string())))
+        .expect("a writable file");
     let output = folder.up(&file, &[]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = text(&output.stderr);
     for (mistake, line) in [
         ("every_s: no such key", 1),
-        ("cameras.front: expected a folder", 5),
+        ("which is no video and no program", 5),
         ("cameras: expected 1, one for each device slot", 6),
         ("source.http.url: expected the scheme http", 6),
         ("keep_mss: no such key; did you mean `keep_ms`?", 8),
@@ -337,6 +384,7 @@ fn every_mistake_of_a_site_file_is_named_at_once_with_its_line() {
         ("max_open: expected 1 to 65536", 12),
         ("cloud: a table of the site's own cloud", 15),
         ("engine: expected \"auto\"", 15),
+        ("cloud.log.file: `~` is not the home folder", 17),
     ] {
         let place = format!("site.toml:{line})");
         let is_named = |found: &&str| found.contains(mistake) && found.ends_with(&place);

@@ -6,7 +6,10 @@ use headwater_protocol::{Decision, Dropped, Numbering, SampleId, Settled};
 use serde::{Deserialize, Serialize};
 
 /// Format of the journals that this version writes and reads. Format 1 had no [`Entry::Format`].
-pub const FORMAT: u16 = 2;
+pub const FORMAT: u16 = 3;
+
+/// Earliest format that is read: its lines have no check sums.
+pub const OLDEST_FORMAT: u16 = 2;
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,20 +63,37 @@ pub struct Recovered {
 }
 
 impl Entry {
-    /// Appends the entry as one line.
+    /// Appends the entry as one line: JSON, a tab, and the CRC-32 of the JSON in eight hexadecimal digits.
     pub fn write_line(&self, out: &mut Vec<u8>) {
         // Serialisation does not fail: names, numbers and lists always become JSON, and a `Vec` takes every write.
+        let begin = out.len();
         if serde_json::to_writer(&mut *out, self).is_ok() {
-            out.push(b'\n');
+            let sum = crc32fast::hash(&out[begin..]);
+            out.extend_from_slice(format!("\t{sum:08x}\n").as_bytes());
         }
     }
 
-    /// Reads one line.
+    /// Reads one line. A line of format 2 has no check sum.
     ///
     /// # Errors
-    /// When the line is not an entry, such as the torn last line of a killed leader.
+    /// When the line is not an entry, such as the torn last line of a killed leader, or is not as it was written.
     pub fn read_line(line: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(line)
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        // JSON has no tab of its own.
+        let Some(tab) = line.iter().rposition(|byte| *byte == b'\t') else {
+            return serde_json::from_slice(line);
+        };
+        let (text, found) = (&line[..tab], &line[tab + 1..]);
+        if found.len() < 8 && found.iter().all(u8::is_ascii_hexdigit) {
+            // Torn within the check sum: an early end, as of a line that is torn before it.
+            return serde_json::from_slice(&[]);
+        }
+        if found != format!("{:08x}", crc32fast::hash(text)).as_bytes() {
+            return Err(serde::de::Error::custom(
+                "the line is not as it was written: its check sum is another",
+            ));
+        }
+        serde_json::from_slice(text)
     }
 }
 
@@ -189,6 +209,30 @@ mod tests {
         let recovered = replay(read);
         assert_eq!(recovered.open, [SampleId(2)]);
         assert_eq!(recovered.settled.dropped[&Dropped::Shed], 1);
+    }
+
+    #[test]
+    fn no_flipped_bit_makes_another_entry_of_a_line() {
+        for entry in
+            [Entry::Format(FORMAT), Entry::Opened(SampleId(2105)), Entry::Decided(testing::decision(2105))]
+        {
+            let mut line = Vec::new();
+            entry.write_line(&mut line);
+            line.pop();
+            for bit in 0..8 * line.len() {
+                let mut damaged = line.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                let read = Entry::read_line(&damaged);
+                assert!(read.is_err(), "bit {bit}: {read:?} from {}", String::from_utf8_lossy(&damaged));
+            }
+            for cut in 1..line.len() {
+                let torn = Entry::read_line(&line[..cut]);
+                assert!(
+                    torn.as_ref().is_ok_and(|torn| *torn == entry) || torn.is_err_and(|error| error.is_eof())
+                );
+            }
+        }
+        assert_eq!(Entry::read_line(br#"{"opened":7}"#).unwrap(), Entry::Opened(SampleId(7)), "format 2");
     }
 
     #[test]

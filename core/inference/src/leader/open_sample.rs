@@ -30,6 +30,9 @@ pub(super) struct OpenSample {
     pub(super) deadline: Micros,
     /// True when the sample was opened by a late message, or after its deadline.
     pub(super) is_past_deadline: bool,
+    /// True when one device alone saw the sample, late, while others were up: its view must not decide at the exit `local`.
+    #[serde(default)]
+    pub(super) is_alone: bool,
     /// The device whose late message opened the sample; `None` once an answer in time has come.
     pub(super) spooled_by: Option<Slot>,
     /// True when a device sent a late message. The device waits until a notice names this sample.

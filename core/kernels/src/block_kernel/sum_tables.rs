@@ -230,7 +230,7 @@ impl Segment<'_> {
                     sums = simd.add_row(sums, &table.0[usize::from(*sign) % SIGNS]);
                 }
             }
-            // The thresholds of a block that `supports` allows fit in 16 bits.
+            // Fits in 16 bits: `supports` limits the weights of a filter to `MAX_TAPS`.
             self.write(simd.sums_at_least(sums, threshold.from as i16), map);
         }
     }

@@ -49,9 +49,11 @@ impl Input<'_> {
             }
             (None, Some(data)) => {
                 let mut bytes = Vec::with_capacity(elements);
-                self.flatten(data, elements, &mut bytes)?;
-                if bytes.len() != elements {
-                    return Err(self.other_count(elements, &bytes.len().to_string()));
+                let is_nested = data.as_array().and_then(|items| items.first()).is_some_and(Value::is_array);
+                if is_nested {
+                    self.nested(data, &shape, &mut bytes)?;
+                } else {
+                    self.nested(data, &[elements], &mut bytes)?;
                 }
                 bytes
             }
@@ -60,14 +62,24 @@ impl Input<'_> {
         Ok((samples, bytes))
     }
 
-    /// Appends the numbers of `value`, flat or nested, to `out`; more than `max` numbers in `out` are an error.
-    fn flatten(&self, value: &Value, max: usize, out: &mut Vec<u8>) -> Result<(), V2Error> {
+    /// Appends the numbers of `value`, lists of exactly this shape, to `out`.
+    fn nested(&self, value: &Value, shape: &[usize], out: &mut Vec<u8>) -> Result<(), V2Error> {
+        let Some((&expected, rest)) = shape.split_first() else { return self.number(value, out) };
+        let Value::Array(items) = value else {
+            return Err(self.other_value(out.len(), &shown(value)));
+        };
+        if items.len() != expected {
+            return Err(self.other_count(expected, items.len(), out.len()));
+        }
+        items.iter().try_for_each(|item| self.nested(item, rest, out))
+    }
+
+    fn number(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), V2Error> {
         let byte = match value {
-            Value::Array(items) => return items.iter().try_for_each(|item| self.flatten(item, max, out)),
-            _ if out.len() >= max => return Err(self.other_count(max, "more")),
-            Value::Bool(is_set) => Some(u8::from(*is_set)),
+            // Only a tensor of truth values has them.
+            Value::Bool(is_set) if self.max == 1 => Some(u8::from(*is_set)),
             Value::Number(number) => number.as_u64().and_then(|number| u8::try_from(number).ok()),
-            Value::Null | Value::String(_) | Value::Object(_) => None,
+            Value::Bool(_) | Value::Null | Value::String(_) | Value::Object(_) | Value::Array(_) => None,
         };
         match byte.filter(|byte| *byte <= self.max) {
             Some(byte) => out.push(byte),
@@ -89,7 +101,9 @@ impl Input<'_> {
         V2Error(format!("{}: value {at}: expected {}, found {found}", self.name, self.expected))
     }
 
-    fn other_count(&self, expected: usize, found: &str) -> V2Error {
-        V2Error(format!("{}: expected {expected} values, found {found}", self.name))
+    /// `at` is the position in the flat tensor at which the list begins.
+    fn other_count(&self, expected: usize, found: usize, at: usize) -> V2Error {
+        let place = if at == 0 { String::new() } else { format!("list at value {at}: ") };
+        V2Error(format!("{}: {place}expected {expected} values, found {found}", self.name))
     }
 }

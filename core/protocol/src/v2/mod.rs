@@ -33,8 +33,9 @@ const FEATURES: &str = "features";
 const PRESENCE: &str = "presence";
 const LOGITS: &str = "logits";
 
-/// Parameter of a request and of an answer, and how its value is written.
+/// Name of the parameter of requests and answers that holds the network id.
 const NETWORK: &str = "network";
+/// Form of a network id, for the error about a value of another form.
 const NETWORK_ID: &str = "64 hexadecimal digits";
 
 const REQUEST: &str = "the request";

@@ -217,7 +217,19 @@ fn a_value_that_does_not_belong_there_is_named_with_its_place() {
         ("/inputs/0/data/2", json!(null), &*format!("features: value 2: {number} null")),
         ("/inputs/0/data", json!("AQIDBAUG"), &*format!("features: value 0: {number} \"AQIDBAUG\"")),
         ("/inputs/0/data", json!([1, 2, 3, 4, 5]), "features: expected 6 values, found 5"),
-        ("/inputs/0/data", json!([1, 2, 3, 4, 5, 6, 7]), "features: expected 6 values, found more"),
+        ("/inputs/0/data", json!([1, 2, 3, 4, 5, 6, 7]), "features: expected 6 values, found 7"),
+        ("/inputs/0/data/2", json!(true), &*format!("features: value 2: {number} true")),
+        // Lists of another shape with as many values.
+        ("/inputs/0/data", json!([[[1, 2], [3, 4], [5, 6]]]), "features: expected 2 values, found 3"),
+        ("/inputs/0/data", json!([[[1, 2, 3, 4], [5, 6]]]), "features: expected 3 values, found 4"),
+        (
+            "/inputs/0/data",
+            json!([[[1, 2, 3], [4, 5]]]),
+            "features: list at value 3: expected 3 values, found 2",
+        ),
+        ("/inputs/0/data", json!([[1, 2, 3], [4, 5, 6]]), "features: expected 1 values, found 2"),
+        ("/inputs/0/data", json!([1, 2, 3, [4, 5, 6]]), "features: expected 6 values, found 4"),
+        ("/inputs/0/data", json!([1, 2, 3, 4, 5, [6]]), &*format!("features: value 5: {number} [6]")),
         ("/inputs/1/data/1", json!(2), "presence: value 1: expected true, false, 0 or 1, found 2"),
         (
             "/inputs/1/data/1",

@@ -7,7 +7,7 @@ use headwater_inference::testing::TinyNetwork;
 pub(crate) use headwater_protocol::testing::birth;
 use headwater_protocol::{
     Boot, DeviceDecision, DeviceId, DeviceState, GroupId, Header, Limits, MAX_BATCH_SAMPLES, Message,
-    NetworkId, Numbering, PolicyId, Schema, ScoreEncoding, SiteId, Slot, SlotSet, Status, encode,
+    NetworkId, Numbering, PolicyId, Schema, ScoreEncoding, Session, SiteId, Slot, SlotSet, Status, encode,
     encode_batch, encode_trigger, put_frame_details,
 };
 
@@ -321,7 +321,7 @@ fn a_message_that_comes_before_the_birth_of_its_session_is_refused_until_that_bi
 }
 
 #[test]
-fn a_trigger_names_its_sample_for_its_network_and_one_in_json_for_any() {
+fn a_trigger_names_its_sample_whatever_its_network_as_it_does_for_the_devices() {
     let mut group = Group::with_device("a", 0);
     let whole = SampleId((9 << 32) + 100);
     let topic = "headwater/v1/plant/gate/trigger";
@@ -330,9 +330,47 @@ fn a_trigger_names_its_sample_for_its_network_and_one_in_json_for_any() {
     group.receives(topic, br#"{"sample": 17}"#);
     group.check_seen(&[
         &format!("Trigger {{ sample: SampleId({whole}) }}"),
+        &format!("Trigger {{ sample: SampleId({whole}) }}"),
         "Trigger { sample: SampleId(17) }",
     ]);
-    assert_eq!(group.inbox.counts.lock().unroutable, 1);
+    assert_eq!(group.inbox.counts.lock().unroutable, 0);
+}
+
+#[test]
+fn a_device_whose_birth_or_status_cannot_be_read_is_listed_as_refused_with_the_reason() {
+    let reported = |group: &Group| -> Vec<(String, Option<Slot>, String)> {
+        let found = group.inbox.devices.registered(Micros(0));
+        let text = |device: crate::devices::registry::RegisteredDevice<'_>| {
+            (device.id.to_string(), device.slot, format!("{:?}", device.claim))
+        };
+        found.map(text).collect()
+    };
+    let mut group = Group::new();
+    let of_another_release = |text: &str| {
+        let mut birth: serde_json::Value = serde_json::to_value(birth("a", 1, OURS)).unwrap();
+        birth["schema"] = 3.into();
+        birth["software"] = text.into();
+        birth.to_string().into_bytes()
+    };
+    group.sends("a", DeviceTopic::Birth, &of_another_release("x"));
+    group.sends("a", DeviceTopic::Status, &serde_json::to_vec(&status(DeviceState::Up, Boot(1))).unwrap());
+    let [(name, slot, claim)] = &reported(&group)[..] else { panic!("{:?}", reported(&group)) };
+    assert_eq!((name.as_str(), *slot), ("a", None));
+    assert!(claim.contains("Refused(Malformed") && claim.contains("found schema 3"), "{claim}");
+    group.introduces("a", 1, OURS);
+    assert!(reported(&group)[0].2.starts_with("InSlot"), "{:?}", reported(&group));
+    // Garbage on its topic does not end the session of a device that is up.
+    group.sends("a", DeviceTopic::Birth, b"{}");
+    assert!(reported(&group)[0].2.starts_with("InSlot"), "{:?}", reported(&group));
+    group.sends("a", DeviceTopic::Status, &serde_json::to_vec(&status(DeviceState::Down, Boot(1))).unwrap());
+    group.sends("a", DeviceTopic::Birth, &of_another_release("y"));
+    assert!(reported(&group)[0].2.contains("Refused(Malformed"), "{:?}", reported(&group));
+    group.sends("a", DeviceTopic::Birth, b"");
+    assert_eq!(reported(&group), [], "its birth was cleared");
+    let mut waiting = Group::new();
+    waiting.sends("b", DeviceTopic::Birth, &serde_json::to_vec(&birth("b", 0, OURS)).unwrap());
+    waiting.sends("b", DeviceTopic::Status, b"up");
+    assert!(reported(&waiting)[0].2.contains("Refused(Malformed"), "{:?}", reported(&waiting));
 }
 
 #[test]

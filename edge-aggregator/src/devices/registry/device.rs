@@ -22,7 +22,7 @@ const MAX_FROZEN_CHARS: usize = 160;
 pub(super) struct Device {
     pub(super) id: DeviceId,
     pub(super) index: DeviceIndex,
-    /// Arrival of the latest accepted message, birth or status; before any of these, arrival of the first message.
+    /// Arrival of the latest status, accepted birth or accepted message of the session; before any of these, of the device's first message.
     pub(super) heard: Micros,
     pub(super) session: DeviceSession,
     /// True if the device lost its slot shortly before the leader's own connection ended. A broker that stops ends all connections, so such
@@ -43,6 +43,9 @@ pub(super) struct Device {
     pub(super) ends: [Option<Micros>; FLAPPING_ENDS],
     /// The latest refusal with its reason.
     pub(super) refusal: Option<(Fault, String)>,
+    /// The latest birth or status, if it cannot be read, and why.
+    #[serde(default)]
+    pub(super) unreadable: Option<(Introduction, String)>,
     /// Name and version of the device's software, from its birth.
     pub(super) software: String,
     /// Reason why the device is up and gives no answers, by its latest status.
@@ -51,6 +54,13 @@ pub(super) struct Device {
     /// True if too many other devices had a birth, so that this device was counted as forgotten; false again after its next birth.
     #[serde(default)]
     pub(super) is_crowded_out: bool,
+}
+
+/// A retained message by which a device tells the leader of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Introduction {
+    Birth,
+    Status,
 }
 
 /// The latest log line about one fault of a device.
@@ -79,6 +89,7 @@ impl Device {
             up_since: None,
             ends: Default::default(),
             refusal: None,
+            unreadable: None,
             software: String::new(),
             frozen: None,
             is_crowded_out: false,
@@ -90,14 +101,21 @@ impl Device {
             self.logged.iter_mut().for_each(|logged| logged.is_current = false);
         }
         self.is_crowded_out = false;
+        self.read(Introduction::Birth);
         self.software = clipped(&birth.software, MAX_SOFTWARE_CHARS);
         let start = CheckedBirth { refusal, ..CheckedBirth::new(birth, generation) };
         self.session.on(SessionEvent::Birth { start, has_ended: self.ended == Some(birth.boot) });
     }
 
+    /// Notes that a message of this kind was read.
+    fn read(&mut self, what: Introduction) {
+        self.unreadable.take_if(|(unreadable, _)| *unreadable == what);
+    }
+
     /// Takes a status. `is_retained` is true if the broker had kept the status from before the leader's connection.
     pub(super) fn set_status(&mut self, status: Status, is_retained: bool) {
         let Status { state, boot, frozen, .. } = status;
+        self.read(Introduction::Status);
         let heard = match state {
             DeviceState::Up => LatestStatus::Up(boot, self.sign_of(boot, is_retained)),
             // The last will of another boot must not end this session.

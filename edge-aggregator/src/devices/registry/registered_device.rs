@@ -1,4 +1,4 @@
-//! The devices with a birth, as the check of the devices' states needs them.
+//! The devices with a birth, and those whose birth cannot be read, as the check of the devices' states needs them.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ const FLAPPING_TIME: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub(crate) struct RegisteredDevice<'a> {
     pub(crate) id: &'a DeviceId,
-    /// Slot that the device fills or claims.
-    pub(crate) slot: Slot,
+    /// Slot that the device fills or claims; `None` if its birth cannot be read.
+    pub(crate) slot: Option<Slot>,
     pub(crate) claim: ClaimState<'a>,
     /// True if the device lost its slot three times in the last minute.
     pub(crate) is_flapping: bool,
@@ -59,7 +59,7 @@ pub(crate) enum ClaimState<'a> {
 }
 
 impl Registry {
-    /// Every device with a birth.
+    /// Every device with a birth, also one that cannot be read.
     pub(crate) fn registered(&self, now: Micros) -> impl Iterator<Item = RegisteredDevice<'_>> {
         self.state.devices.iter().filter_map(move |device| self.registered_device(device, now))
     }
@@ -79,10 +79,28 @@ impl Registry {
     }
 
     fn registered_device<'a>(&self, device: &'a Device, now: Micros) -> Option<RegisteredDevice<'a>> {
-        let CheckedBirth { claim: NetworkSlot { slot, .. }, refusal, .. } = device.session.start()?;
+        let Some(CheckedBirth { claim: NetworkSlot { slot, .. }, refusal, .. }) = device.session.start()
+        else {
+            let (_, why) = device.unreadable.as_ref()?;
+            return Some(RegisteredDevice {
+                id: &device.id,
+                slot: None,
+                claim: ClaimState::Refused(Fault::Malformed, why),
+                is_flapping: false,
+                heard: device.heard,
+                answered: None,
+                is_live: true,
+                software: "",
+                frozen: None,
+                refusal: Some(why),
+            });
+        };
         let refused = |fault| ClaimState::Refused(fault, device.reason_of(fault));
         let claim = match (device.session, refusal) {
             (DeviceSession::Waiting(_, None), Some(fault)) => refused(fault),
+            (DeviceSession::Waiting(_, None), None) if let Some((_, why)) = &device.unreadable => {
+                ClaimState::Refused(Fault::Malformed, why)
+            }
             (
                 DeviceSession::WithoutBirth(_)
                 | DeviceSession::Waiting(..)
@@ -104,7 +122,7 @@ impl Registry {
         };
         Some(RegisteredDevice {
             id: &device.id,
-            slot,
+            slot: Some(slot),
             claim,
             is_flapping: device.ends[0].is_some_and(|first| now < first + FLAPPING_TIME),
             heard: device.heard,

@@ -49,6 +49,8 @@ pub(crate) struct SnapshotClient {
     slots: Mutex<Vec<(usize, Preprocessor)>>,
     /// The latest samples that several slots ask for, each with its snapshot.
     shared: Mutex<VecDeque<(SampleId, Arc<OnceCell<SlotViews>>)>>,
+    /// Held while an image is decoded.
+    decoding: tokio::sync::Mutex<()>,
 }
 
 /// The view of each slot in a snapshot, or the fault, with the place of the slot.
@@ -92,7 +94,15 @@ impl SnapshotClient {
             answers: HttpAnswers::Sloppy,
         };
         let http = config.client(Connector::default());
-        Ok(Self { url, http, login, timeout, slots: Mutex::default(), shared: Mutex::default() })
+        Ok(Self {
+            url,
+            http,
+            login,
+            timeout,
+            slots: Mutex::default(),
+            shared: Mutex::default(),
+            decoding: tokio::sync::Mutex::default(),
+        })
     }
 
     pub(crate) fn start(self: Arc<Self>, slot: Preprocessor) -> SnapshotRequests {
@@ -126,7 +136,11 @@ impl SnapshotClient {
         let slots = snapshot.get_or_init(|| self.request_views()).await;
         let found = slots.iter().find(|(of, _)| *of == place).map(|(_, found)| found.clone());
         let not_started = || Err((FrameFault::NONE_YET, "the slot started after the snapshot".into()));
-        let view = slot.report.counted(&self.url, found.unwrap_or_else(not_started));
+        let found = found.unwrap_or_else(not_started);
+        if let Err((_, detail)) = &found {
+            slot.report.note_waits(format!("{}: {detail}", self.url));
+        }
+        let view = slot.report.counted(&self.url, found);
         view.inspect(|_| slot.report.count_frame())
     }
 
@@ -152,6 +166,8 @@ impl SnapshotClient {
             let file = timeout_at(until, answer.next_image()).await;
             let file = file.unwrap_or_else(|_| Err(answer.fault.take().unwrap_or_else(late)))?;
             let slots = slots.to_vec();
+            // A small file may need 250 MB of memory, so one is decoded at a time.
+            let _one = self.decoding.lock().await;
             let prepared = tokio::task::spawn_blocking(move || {
                 let found = views(SourceFrame::File(file), slots.iter().map(|(_, slot)| slot));
                 slots.iter().map(|(place, _)| *place).zip(found).collect::<SlotViews>()

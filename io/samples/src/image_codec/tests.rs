@@ -57,6 +57,15 @@ fn exif(orientation: u8, is_big: bool) -> Vec<u8> {
     }
 }
 
+/// As [`exif`], with the orientation as a LONG, as some writers have it.
+fn exif_of_long(orientation: u8, is_big: bool) -> Vec<u8> {
+    if is_big {
+        [b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x04\0\0\0\x01\0\0\0", &[orientation, 0, 0, 0, 0][..]].concat()
+    } else {
+        [b"II*\0\x08\0\0\0\x01\0\x12\x01\x04\0\x01\0\0\0", &[orientation, 0, 0, 0, 0, 0, 0, 0][..]].concat()
+    }
+}
+
 fn png_chunk(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let named = [&kind[..], body].concat();
     let mut sum = flate2::Crc::new();
@@ -122,6 +131,7 @@ fn a_frame_is_turned_upright_in_every_format() {
                 (webp_with(&exif, &webp, [5, 3]), 0),
                 (webp_with(&with_head, &webp, [5, 3]), 0),
                 (jpeg_with(&exif, &jpeg), 8),
+                (png_with(&exif_of_long(orientation, is_big), &png), 0),
             ] {
                 let view = decode(&file, shape).unwrap();
                 for at in 0..15 {

@@ -44,7 +44,12 @@ impl Columns {
             if camera(&name).is_none()
                 && !["part", "class", "sample", "group", "frame", "file"].contains(&name.as_str())
             {
-                return Err(LineError::new(header.line, COLUMNS, format!("`{name}`")));
+                let found = if name.is_empty() {
+                    format!("column {} without a name", at + 1)
+                } else {
+                    format!("`{name}`")
+                };
+                return Err(LineError::new(header.line, COLUMNS, found));
             }
             if known.insert(name.clone(), at).is_some() {
                 return Err(LineError::new(header.line, "every column once", format!("`{name}` twice")));
@@ -192,6 +197,7 @@ mod tests {
     fn a_header_with_unknown_missing_or_repeated_columns_is_refused() {
         refused("", 1, &["columns `class`", "nothing"]);
         refused("class,file,colour\n", 1, &["columns `class`", "`colour`"]);
+        refused("class,file,\n", 1, &["columns `class`", "column 3 without a name"]);
         refused("class;file\n", 1, &["columns `class`", "separated by commas", "`class;file`"]);
         refused("file,part\n", 1, &["a column `class`"]);
         refused("class,part\n", 1, &["`file`", "neither"]);

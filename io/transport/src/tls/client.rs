@@ -65,9 +65,19 @@ fn explained(error: &io::Error, host: &str) -> io::Error {
         }
         Some(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })) => "; renew it",
         Some(rustls::Error::InvalidCertificate(Revoked)) => "; the server needs a new one",
+        Some(rustls::Error::InvalidCertificate(other)) if is_authority(other) => {
+            "; the server shows the certificate of an authority itself (CA:TRUE, as `openssl req -x509` makes it): give it one that this authority \
+             has signed (`headwater enroll` makes both)"
+        }
         Some(_) | None => "",
     };
     io::Error::new(error.kind(), HandshakeRefused(format!("TLS with {host}: {error}{remedy}")))
+}
+
+/// Returns true for the objection to an authority's certificate in the place of a server's.
+fn is_authority(error: &rustls::CertificateError) -> bool {
+    // The type of the error within belongs to a crate that rustls does not show.
+    matches!(error, rustls::CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity"))
 }
 
 fn config(files: &IdentityFiles, material: Material) -> Result<ClientConfig, TlsError> {

@@ -1,6 +1,6 @@
 //! `headwater-train convert`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -38,12 +38,24 @@ pub(crate) struct Convert {
 }
 
 impl Convert {
+    /// Refuses a folder within the data, which the images would be part of the next time.
+    fn check_out(&self) -> Result<(), Failure> {
+        let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let (data, out) = (self.dataset.folder(), &self.out);
+        if whole(out).starts_with(whole(data)) {
+            let (data, out) = (data.display(), out.display());
+            return usage(format!("--out: expected a folder outside of the data {data}, found {out} in it"));
+        }
+        Ok(())
+    }
+
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let parts = self.dataset.open(OpenOptions {
             shape: self.shape,
             slots: self.slots,
             ..OpenOptions::default()
         })?;
+        self.check_out()?;
         let data = &*parts.data;
         let count = |part| data.len(part).min(self.limit.unwrap_or(usize::MAX));
         let mut all = Part::ALL.into_iter().flat_map(|part| (0..count(part)).map(move |index| (part, index)));

@@ -64,7 +64,9 @@ impl SampleList {
                 return Err(of_line(mistake).into());
             }
             let text = String::from_utf8_lossy(&line);
-            let Some(sample) = read_line(&text).map_err(of_line)? else { continue };
+            // Some editors put a byte order mark before the text.
+            let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { &text };
+            let Some(sample) = read_line(text).map_err(of_line)? else { continue };
             follows(samples.last(), sample).map_err(of_line)?;
             if samples.len() == MAX_SAMPLES {
                 return Err(of_line(format!("expected at most {MAX_SAMPLES} samples, found more")).into());

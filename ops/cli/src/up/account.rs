@@ -18,6 +18,12 @@ use crate::named;
 pub(super) struct Account {
     /// Samples that each camera captured.
     captured: BTreeMap<DeviceId, u64>,
+    /// Frames that gave no view, by camera and kind of fault; cameras without faults are left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    frame_faults: BTreeMap<DeviceId, BTreeMap<&'static str, u64>>,
+    /// Entries of each camera's folder that were passed over, by reason; cameras without any are left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    passed_over: BTreeMap<DeviceId, BTreeMap<&'static str, u64>>,
     /// Number of results, including results without a class.
     pub(super) decided: u64,
     /// Results without a class, by reason.
@@ -36,6 +42,16 @@ impl Account {
             self.broke_off.push(report.device.clone());
         }
         self.unsettled += unsent;
+        let not_none = |counts: BTreeMap<&'static str, u64>| -> BTreeMap<_, _> {
+            counts.into_iter().filter(|(_, count)| *count > 0).collect()
+        };
+        let counts = [
+            (&mut self.frame_faults, not_none(report.counts.frame_faults)),
+            (&mut self.passed_over, not_none(report.counts.passed_over)),
+        ];
+        for (all, of_camera) in counts.into_iter().filter(|(_, of_camera)| !of_camera.is_empty()) {
+            all.insert(report.device.clone(), of_camera);
+        }
         self.captured.insert(report.device, report.counts.captured);
     }
 
@@ -68,7 +84,17 @@ impl Display for Account {
             self.dropped.values().sum::<u64>(),
             listed(named(dropped)),
             self.unsettled
-        )
+        )?;
+        for (what, counts) in
+            [("frames without a view", &self.frame_faults), ("passed over", &self.passed_over)]
+        {
+            let of_cameras: Vec<_> =
+                counts.iter().map(|(camera, kinds)| format!("{camera}: {}", named(kinds))).collect();
+            if !of_cameras.is_empty() {
+                write!(f, "; {what}: {}", of_cameras.join("; "))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -192,6 +218,20 @@ mod tests {
         let expected =
             "captured 4 (front 4); decided 3 (undecided no_view 1); dropped 1 (shed 1); unsettled 0";
         assert_eq!(account.to_string(), expected);
+        let counts = DeviceCounts {
+            frame_faults: [("cut", 2), ("oversize", 1)].into(),
+            passed_over: [("hidden", 0), ("other_name", 3)].into(),
+            ..DeviceCounts::default()
+        };
+        let report = DeviceReport {
+            device: "yard".parse().unwrap(),
+            slot: Slot::new(1).unwrap(),
+            boot: Boot(1),
+            counts,
+        };
+        account.add(EndedCamera { ended: Ended::Source, report, unsent: 0 });
+        let expected = "; frames without a view: yard: cut 2, oversize 1; passed over: yard: other_name 3";
+        assert!(account.to_string().ends_with(expected), "{account}");
         assert_eq!(serde_json::to_value(&account).unwrap()["captured"]["front"], 4);
     }
 }

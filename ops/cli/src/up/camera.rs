@@ -1,6 +1,7 @@
 //! The cameras of a site file, each with a source that a text or the device's own settings of a source name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use headwater_toml_file::{Document, Located, Mistake};
@@ -128,6 +129,10 @@ fn source_of(text: &str) -> Result<[(&'static str, String); 2], String> {
         return Err(format!("a video needs ffmpeg: \"{}\"", for_ffmpeg("-re ", text)));
     }
     match (is_word, is_there) {
+        (_, true) if !is_program(path) => Err(format!(
+            "expected a folder, a video (.y4m), an http URL or a command, found the file {text:?}, which is no video and no program: give the folder \
+             of photos; an archive of a folder ends in .tar.gz"
+        )),
         (_, true) => source("command", "source.command.run", &quoted(text)),
         (false, false) => source("command", "source.command.run", text),
         (true, false) => Err(format!(
@@ -136,6 +141,11 @@ fn source_of(text: &str) -> Result<[(&'static str, String); 2], String> {
             redacted(text)
         )),
     }
+}
+
+/// Returns true for a file that may be run.
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// A command with which ffmpeg decodes `input`.
@@ -222,6 +232,7 @@ mod tests {
         let value = |name: &str, key: &str| {
             let path = dir.path().join(name);
             std::fs::write(&path, b"").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
             let (found, mistakes) = cameras(&format!("a = {:?}\n", path.display().to_string()));
             assert_eq!(mistakes, [""; 0]);
             (found[0].kind().to_owned(), found[0].source[key].value.as_str().unwrap().to_owned())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater_end_device::DeviceSettings;
+use headwater_end_device::{DeviceSettings, SourceWord};
 use headwater_settings::{Finding, Level};
 
 use super::broker::find_mosquitto;
@@ -60,7 +60,7 @@ fn broker(site: &Site) -> Finding {
 /// Opens the camera of a device and waits for a frame.
 async fn camera(settings: &DeviceSettings) -> Finding {
     const CHECK: &str = "camera";
-    if settings.source.kind == headwater_end_device::SourceWord::Watch {
+    if settings.source.kind == SourceWord::Watch {
         return Finding::ok(CHECK, "a watched folder, whose next image is not waited for");
     }
     waiting(&format!("a frame of {}", settings.id), FRAME_LIMIT);
@@ -72,10 +72,14 @@ async fn camera(settings: &DeviceSettings) -> Finding {
     match found {
         Ok(Some(frame)) => Finding::ok(CHECK, format!("a frame came: {frame}")),
         Ok(None) => Finding::ok(CHECK, "an archive, which was read"),
-        Err(reason) => Finding::fail(
-            CHECK,
-            reason,
-            "look whether the camera is plugged in and used by no other program (docs/up.md)",
-        ),
+        Err(reason) => {
+            let advice = match settings.source.kind {
+                SourceWord::Http => {
+                    "open the address in a browser on this machine; docs/sources.md has the settings of snapshot URLs"
+                }
+                _ => "look whether the camera is plugged in and used by no other program (docs/up.md)",
+            };
+            Finding::fail(CHECK, reason, advice)
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::future::pending;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -177,8 +177,11 @@ fn held(state_dir: &Path) -> anyhow::Result<File> {
     let shown = state_dir.display();
     fs::create_dir_all(state_dir).with_context(|| format!("making {shown}"))?;
     let file = File::create(state_dir.join("up.lock")).with_context(|| format!("writing into {shown}"))?;
-    file.try_lock().with_context(|| format!("{shown}: another `headwater up` uses this state folder"))?;
-    Ok(file)
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!("{shown}: another `headwater up` uses this state folder"),
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("locking {shown}")),
+    }
 }
 
 /// Bad usage with the mistakes that a service found in the files that its settings name.
@@ -238,19 +241,23 @@ async fn until_leading(aggregator: &Aggregator) -> anyhow::Result<()> {
     let until = Instant::now() + LEADING_LIMIT;
     let state = || {
         aggregator.reports().into_iter().find_map(|report| match report {
-            GroupReport::Leader(leader) => Some((leader.lead, leader.claim.waits_for)),
+            GroupReport::Leader(leader) => {
+                Some((leader.lead, leader.claim.waits_for, leader.broker.status.reason))
+            }
             GroupReport::Edge(_) => None,
         })
     };
     loop {
-        let (lead, other) = state().unwrap_or_default();
+        let (lead, other, broker) = state().unwrap_or_default();
         if lead == GroupState::Leading {
             return Ok(());
         }
         if Instant::now() >= until {
-            let found = other.map_or("none; its log says why".to_owned(), |other| {
-                format!("{other}; stop that process, or name another group")
-            });
+            let found = match (other, broker) {
+                (Some(other), _) => format!("{other}; stop that process, or name another group"),
+                (None, Some(reason)) => format!("none; its connection to the broker: {reason}"),
+                (None, None) => "none; the log says why".to_owned(),
+            };
             bail!(
                 "expected the group's leader in this process within {} s, found {found}",
                 LEADING_LIMIT.as_secs()

@@ -204,6 +204,11 @@ fn tables(document: Document, mistakes: &mut Vec<Mistake>) -> [Document; 5] {
     let mut parts: [Document; 5] = Default::default();
     parts[4].tables = document.tables;
     for (key, found) in document.values {
+        // A shell would put the home folder there; here a folder named `~` would be made.
+        if found.value.as_str().is_some_and(|text| text == "~" || text.starts_with("~/")) {
+            let text = "`~` is not the home folder in this file; write the whole path";
+            mistakes.push(Mistake::at(found.line, key.as_str(), text));
+        }
         let table = TABLES.iter().position(|table| key.starts_with(table));
         let Some((at, own)) = table.and_then(|at| Some((at, key.strip_prefix(TABLES[at])?))) else {
             parts[4].values.insert(key, found);

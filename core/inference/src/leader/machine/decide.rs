@@ -30,6 +30,10 @@ impl Leader {
             }
         };
         match open.best {
+            // Nobody else has seen the sample, and no deeper exit has answered.
+            Some(best) if open.is_alone && best.exit == Exit::LOCAL => {
+                self.end(sample, (best, Some(Undecided::Unsure)), left, None);
+            }
             Some(best) => self.decide(sample, best, left),
             // The network has no exit before the cloud, or that exit's section failed.
             None => self.end_without_answer(sample, Undecided::NoExit, left),

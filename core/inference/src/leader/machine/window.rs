@@ -54,7 +54,7 @@ impl Leader {
         }
         let present = open.presence.present_count();
         // The late view of one device alone must not decide a sample that other devices may have seen.
-        let is_alone = open.is_from_spool()
+        open.is_alone = open.is_from_spool()
             && open.presence.answered().len() == 1
             && !((state.devices.up | open.given_up) - open.presence.answered()).is_empty();
         let first = network.config.configuration.exits()[0];
@@ -84,7 +84,7 @@ impl Leader {
             open.note_exit(answer, Some(policy.threshold_confidence(present)), scores);
         }
         match open.best {
-            Some(answer) if answer.assessment.leaves && first == Exit::LOCAL && !is_alone => {
+            Some(answer) if answer.assessment.leaves && first == Exit::LOCAL && !open.is_alone => {
                 self.decide(sample, answer, LeaveReason::Sure);
             }
             _ => self.escalate(sample),

@@ -110,6 +110,20 @@ fn one_device_alone_decides_no_late_sample_at_the_local_exit_while_others_are_up
     let mut group = Group::new();
     group.late(0, 90, &SURE);
     assert_eq!(group.after_ms(2000), [request(90, 1)]);
+    // Without features nobody else says anything about the sample.
+    let decided = decision(&group.gone(0, 90));
+    assert_eq!((decided.class, decided.undecided), (None, Some(Undecided::Unsure)), "{decided:?}");
+    for end in [Degraded::CloudUnreachable, Degraded::CloudRefused] {
+        let sample = 91 + u64::from(end == Degraded::CloudRefused);
+        group.late(0, sample, &SURE);
+        group.after_ms(2000);
+        group.features(0, sample);
+        assert_eq!(decision(&group.cloud_fails(sample, end)).undecided, Some(Undecided::Unsure));
+    }
+    group.late(0, 93, &SURE);
+    group.after_ms(2000);
+    group.features(0, 93);
+    assert!(decision(&group.cloud(93, &SURE)).class.is_some(), "the cloud has answered");
 }
 
 #[test]

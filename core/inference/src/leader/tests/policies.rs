@@ -105,3 +105,14 @@ fn the_next_network_keeps_its_own_policy() {
     let found = decision(&group.next_summary(2, 1, &networks::NEXT_SURE));
     assert_eq!((found.exit, found.policy), (Exit::LOCAL, PolicyId([6; 8])));
 }
+
+#[test]
+fn devices_may_collect_answers_for_as_long_as_both_policies_allow() {
+    let waits = |window_ms, deadline_ms| Policy { window_ms, deadline_ms, ..policy(0.5) };
+    let mut group = networks::group();
+    group.leader.set_policy(waits(20, 400), NEW);
+    assert_eq!(group.leader.max_batch_ms(), 10, "half of the window");
+    group.leader.set_policy(waits(200, 400), PolicyId([9; 8]));
+    let of_next = Policy::default().max_batch_ms();
+    assert_eq!(group.leader.max_batch_ms(), of_next, "that of the next network is shorter");
+}

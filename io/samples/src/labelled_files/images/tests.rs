@@ -28,7 +28,7 @@ struct Found {
     computed: usize,
 }
 
-/// Prepares images; the views are in a file if there is a folder.
+/// Prepares images. Their views are stored in a file in `folder`, or in memory without a folder.
 fn prepared(folder: Option<&Path>, files: &[Image]) -> Result<Found, DataError> {
     prepared_again(folder, files, None)
 }
