@@ -52,8 +52,9 @@ impl Source {
         }
         let mut reasons: Vec<_> = report.latest().waits.clone().into_iter().collect();
         let faults = faults();
-        let is_told = is_asked && !reasons.is_empty();
-        reasons.extend((!faults.is_empty() && !is_told).then(|| format!("faults: {}", faults.join(", "))));
+        // The reason of a camera that is asked has the fault already.
+        let has_fault = is_asked && !reasons.is_empty();
+        reasons.extend((!faults.is_empty() && !has_fault).then(|| format!("faults: {}", faults.join(", "))));
         reasons.extend((!ended.is_empty()).then(|| ended.to_owned()));
         Err(reasons.join("; "))
     }

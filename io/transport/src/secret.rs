@@ -68,6 +68,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_byte_order_mark_is_no_part_of_a_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        std::fs::write(&file, "\u{feff}s3cret\r\nmore\n").unwrap();
+        assert_eq!(first_line(&file).unwrap(), "s3cret");
+        std::fs::write(&file, "\u{feff}\n").unwrap();
+        assert!(first_line(&file).is_err());
+    }
+
+    #[test]
     fn a_secret_is_the_first_line_of_its_file_and_never_printed() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("password");
