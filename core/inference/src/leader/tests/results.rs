@@ -78,6 +78,20 @@ fn the_first_answer_in_time_tells_the_age_even_after_features_that_overtook_it()
 }
 
 #[test]
+fn an_answer_that_was_held_for_its_trigger_is_as_old_as_its_capture() {
+    let mut group = Group::new();
+    group.event(Event::Numbering(Numbering::Trigger));
+    group.trigger(1);
+    group.all(1, &SURE);
+    assert_eq!(group.event(aged(0, 2, 4, DeviceAnswer::Summary(&SURE))), []);
+    group.after_ms(9);
+    group.trigger(2);
+    group.summary(1, 2, &SURE);
+    let found = decision(&group.summary(2, 2, &SURE));
+    assert_eq!(found.captured_at.map(UtcTime::ms), Some(WALL_MS + 1000 - 4));
+}
+
+#[test]
 fn a_sure_sample_names_one_exit_with_its_threshold() {
     let mut group = Group::new();
     group.all(1, &SURE);

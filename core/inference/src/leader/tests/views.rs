@@ -103,3 +103,18 @@ fn probabilities_are_those_of_the_exit_that_decided() {
     let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
     assert!(revised.views.len() == SLOTS && revised.scores[2] > 0.99, "{revised:?}");
 }
+
+#[test]
+fn a_revision_has_the_views_that_the_cloud_answered_from() {
+    let mut group = detailed();
+    group.all(1, &UNSURE);
+    (0..2).for_each(|index| _ = group.features(index, 1));
+    // The wait for features ends, later the sample's time.
+    group.after_ms(60);
+    let decided = decision(&group.after_ms(300));
+    assert_eq!((decided.missing.len(), decided.views.len()), (0, SLOTS));
+    let actions = group.cloud(1, &SURE);
+    let [Action::Revise(revised)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!(revised.missing, ["slot 2"]);
+    assert_eq!(revised.views.iter().map(|view| view.slot).collect::<Vec<_>>(), [slot(0), slot(1)]);
+}
